@@ -22,6 +22,7 @@ from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.smollm2 import ensure_model_folder
 from gateway_ops.local_stack.tritonserver import EMBEDDING, EMBEDDING_VARIABLE, MODELS, TritonServer
 from tests import rings
+from tests.app.scripted import write_tokenizer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
@@ -185,6 +186,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("measured")
     for line in lines:
         terminalreporter.line(str(line))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer folder in which every byte is a token."""
+    return write_tokenizer(tmp_path_factory.mktemp("bytes"))
 
 
 @pytest.fixture(scope="session", autouse=True)

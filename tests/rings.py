@@ -20,9 +20,9 @@ def begin(*, short: bool) -> None:
     _Run.short = short
 
 
-def examples(count: int, short: int | None = None) -> int:
-    """How many examples a property test takes of ``count``: in a short run a third, or ``short``."""
-    return (short or -(-count // 3)) if _Run.short else count
+def examples(count: int, short: int | None = None, *, long: int | None = None) -> int:
+    """How many examples a property test takes: of ``count`` a third in a short run, or ``short``; ``long`` in others."""
+    return (short or -(-count // 3)) if _Run.short else long or count
 
 
 def one_in(step: int, values: Sequence[Any], ids: Sequence[str], of: Callable[[Any], str]) -> list[Any]:

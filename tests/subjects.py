@@ -23,8 +23,8 @@ _FILES: Final[dict[str, tuple[str, ...]]] = {
     ),
     # The models of triton_repo/ and their engines by themselves, and the doubles that tests use in their place.
     "engines": (
-        "doubles/", "engine/", "integration/test_kv_reuse.py", "integration/test_scripted_engine.py",
-        "integration/test_triton_repo_", "llmapi/", "triton_models/",
+        "doubles/", "engine/", "integration/test_kv_reuse.py", "integration/test_triton_repo_", "llmapi/",
+        "triton_models/",
     ),
     # The chat page in a browser.
     "page": ("clients/page/",),

@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents.bodies import NAMES, body, is_anthropic
 from tests.anthropic.messages_harness import Message, message_of
+from tests.anthropic.messages_harness import checked as checked_message
 from tests.app.harness import Gateway
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.openai.responses_harness import Engine, checked, last_of, running
@@ -102,7 +103,7 @@ def test_it_is_answered(started: Started, name: str) -> None:
         assert named == NAMED.get(name, OF_A_PROGRAM.get(name.partition("-")[0], set()))
         texts.append(answer.text)
     if is_anthropic(name):
-        message, streamed = Message.model_validate_json(texts[0]), message_of(texts[1])
+        message, streamed = checked_message(json.loads(texts[0])), message_of(texts[1])
         assert of_message(message) == of_message(streamed)
         assert message.usage == streamed.usage
         assert [call.name for call in message.calls] == [each[0] for each in callables(sent.get("tools", []))]

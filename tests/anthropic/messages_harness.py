@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
 
 import anthropic.types
 import httpx
 from anthropic.types.shared import ErrorResponse
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
+from pydantic import BaseModel, StringConstraints
 
 from tests.app.harness import Gateway
 from tests.app.scripted import MODEL
@@ -19,152 +20,33 @@ VERSION = {"anthropic-version": "2023-06-01"}
 USER = [{"role": "user", "content": "Hi"}]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Usage(anthropic.types.Usage):
+    """With what the gateway adds, and what it always says."""
 
-
-class Text(_Strict):
-    type: Literal["text"]
-    text: str
-
-
-class Thinking(_Strict):
-    type: Literal["thinking"]
-    thinking: str
-    signature: str
-
-
-class ToolUse(_Strict):
-    type: Literal["tool_use"]
-    id: Annotated[str, StringConstraints(pattern=r"^toolu_[A-Za-z0-9_-]{1,58}$")]
-    name: str
-    input: dict[str, Any]
-
-
-Block = Annotated[Text | Thinking | ToolUse, Field(discriminator="type")]
-
-
-class OutputDetails(_Strict):
-    thinking_tokens: int = Field(ge=0)
-
-
-class Usage(_Strict):
-    input_tokens: int = Field(ge=0)
-    cache_creation_input_tokens: int
     cache_read_input_tokens: int
-    output_tokens: int
-    output_tokens_details: OutputDetails | None = None
     estimated: Literal[True] | None = None
 
 
-class Message(_Strict):
-    """An answer, as Anthropic's ``Message`` is."""
+class Message(anthropic.types.Message):
+    """An answer, with what the gateway adds and what its blocks say together."""
 
     id: Annotated[str, StringConstraints(pattern=r"^msg_[A-Za-z0-9_-]{1,60}$")]
-    type: Literal["message"]
-    role: Literal["assistant"]
-    model: str
-    content: list[Block]
-    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
-    stop_sequence: str | None
-    stop_reason_estimated: Literal[True] | None = None
     usage: Usage
+    stop_reason_estimated: Literal[True] | None = None
 
     @property
     def text(self) -> str:
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join(block.text for block in self.content if block.type == "text")
 
     @property
     def thinking(self) -> str:
-        return "".join(block.thinking for block in self.content if isinstance(block, Thinking))
+        return "".join(block.thinking for block in self.content if block.type == "thinking")
 
     @property
-    def calls(self) -> list[ToolUse]:
-        return [block for block in self.content if isinstance(block, ToolUse)]
+    def calls(self) -> list[anthropic.types.ToolUseBlock]:
+        return [block for block in self.content if block.type == "tool_use"]
 
 
-class _Error(_Strict):
-    type: Literal[
-        "invalid_request_error", "authentication_error", "permission_error", "not_found_error", "request_too_large",
-        "rate_limit_error", "api_error", "timeout_error", "overloaded_error",
-    ]  # fmt: skip
-    message: str = Field(min_length=1)
-    details: dict[str, str] | None = None
-
-
-class Error(_Strict):
-    type: Literal["error"]
-    error: _Error
-    request_id: str = Field(min_length=1)
-
-
-class _Stop(_Strict):
-    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
-    stop_sequence: str | None
-    stop_reason_estimated: Literal[True] | None = None
-
-
-class MessageStart(_Strict):
-    type: Literal["message_start"]
-    message: Message
-
-
-class Ping(_Strict):
-    type: Literal["ping"]
-
-
-class BlockStart(_Strict):
-    type: Literal["content_block_start"]
-    index: int
-    content_block: Block
-
-
-class TextDelta(_Strict):
-    type: Literal["text_delta"]
-    text: str
-
-
-class ThinkingDelta(_Strict):
-    type: Literal["thinking_delta"]
-    thinking: str
-
-
-class SignatureDelta(_Strict):
-    type: Literal["signature_delta"]
-    signature: str = Field(min_length=1)
-
-
-class InputDelta(_Strict):
-    type: Literal["input_json_delta"]
-    partial_json: str
-
-
-class BlockDelta(_Strict):
-    type: Literal["content_block_delta"]
-    index: int
-    delta: Annotated[TextDelta | ThinkingDelta | SignatureDelta | InputDelta, Field(discriminator="type")]
-
-
-class BlockStop(_Strict):
-    type: Literal["content_block_stop"]
-    index: int
-
-
-class MessageDelta(_Strict):
-    type: Literal["message_delta"]
-    delta: _Stop
-    usage: Usage
-
-
-class MessageStop(_Strict):
-    type: Literal["message_stop"]
-
-
-Event = Annotated[
-    MessageStart | Ping | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Error,
-    Field(discriminator="type"),
-]
-_event: TypeAdapter[Any] = TypeAdapter(Event)
 _PUBLISHED: dict[str, type[BaseModel]] = {
     get_args(event.model_fields["type"].annotation)[0]: event
     for event in get_args(get_args(anthropic.types.RawMessageStreamEvent)[0])
@@ -180,15 +62,20 @@ async def post(running: Gateway, path: str = "/v1/messages", **body: Any) -> htt
     return await running.client.post(path, json={"model": MODEL, "messages": USER, **limit, **body})
 
 
-async def whole(running: Gateway, **body: Any) -> Message:
-    """A whole message, strictly of Anthropic's type."""
-    answer = await post(running, **body)
-    assert answer.status_code == 200, answer.text
-    published(anthropic.types.Message, answer.json(), _OURS)
-    message = Message.model_validate(answer.json())
+def checked(answer: dict[str, Any]) -> Message:
+    """A message, strictly of Anthropic's type."""
+    message = published(Message, answer)
+    assert all(re.fullmatch(r"toolu_[A-Za-z0-9_-]{1,58}", call.id) for call in message.calls)
     assert message.stop_reason is not None
     assert message.content
     return message
+
+
+async def whole(running: Gateway, **body: Any) -> Message:
+    """A whole message."""
+    answer = await post(running, **body)
+    assert answer.status_code == 200, answer.text
+    return checked(answer.json())
 
 
 async def streamed(running: Gateway, **body: Any) -> Message:
@@ -204,7 +91,7 @@ async def prompt_of(running: Gateway, **body: Any) -> str:
     return running.engine.requests[-1].prompt.text
 
 
-def events_of(text: str) -> list[Any]:
+def events_of(text: str) -> list[dict[str, Any]]:
     """The events of a stream, each with a line that names it; comments are passed over."""
     events = []
     for block in text.split("\n\n"):
@@ -213,71 +100,69 @@ def events_of(text: str) -> list[Any]:
             name, data = lines
             event = json.loads(data.removeprefix("data: "))
             assert name == f"event: {event['type']}"
-            if event["type"] in _PUBLISHED:  # of pings and errors there are no types
+            if event["type"] in _PUBLISHED:
                 published(_PUBLISHED[event["type"]], event, _OURS)
-            events.append(_event.validate_python(event))
+            else:  # of which there are no types
+                assert event["type"] in {"ping", "error"}
+            events.append(event)
     return events
 
 
 def message_of(text: str) -> Message:
     """The message of a whole stream, put together as Anthropic's clients do."""
     start, ping, *events, delta, stop = events_of(text)
-    assert isinstance(start, MessageStart)
-    assert isinstance(ping, Ping)
-    assert isinstance(delta, MessageDelta)
-    assert isinstance(stop, MessageStop)
-    begun = start.message
-    assert (begun.content, begun.stop_reason, begun.stop_sequence) == ([], None, None)
-    assert begun.usage.output_tokens == 0
-    sums = [usage.input_tokens + usage.cache_read_input_tokens for usage in (begun.usage, delta.usage)]
+    kinds = [event["type"] for event in (start, ping, delta, stop)]
+    assert kinds == ["message_start", "ping", "message_delta", "message_stop"]
+    begun, ended = start["message"], delta["usage"]
+    assert (begun["content"], begun["stop_reason"], begun["stop_sequence"]) == ([], None, None)
+    assert begun["usage"]["output_tokens"] == 0
+    sums = [usage["input_tokens"] + usage["cache_read_input_tokens"] for usage in (begun["usage"], ended)]
     assert sums[0] == sums[1] > 0
-    ended = delta.delta.model_dump() | {"usage": delta.usage, "content": _blocks(events)}
-    return begun.model_copy(update=ended)
+    return checked({**begun, **delta["delta"], "usage": ended, "content": _blocks(events)})
 
 
-def _blocks(events: Sequence[Any]) -> list[Any]:
+def _blocks(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The blocks, of which one is open at a time."""
-    blocks: list[Any] = []
-    inside: list[Any] | None = None
+    blocks: list[dict[str, Any]] = []
+    inside: list[dict[str, Any]] = []
     for event in events:
-        if isinstance(event, BlockStart):
-            assert inside is None
-            assert event.index == len(blocks)
-            inside = [event.content_block]
+        assert event["index"] == len(blocks)
+        assert bool(inside) == (event["type"] != "content_block_start")
+        if event["type"] == "content_block_stop":
+            blocks.append(_block(*inside))
+            inside = []
         else:
-            assert inside is not None
-            assert event.index == len(blocks)
-            if isinstance(event, BlockDelta):
-                inside.append(event.delta)
-            else:
-                assert isinstance(event, BlockStop)
-                blocks.append(_block(*inside))
-                inside = None
-    assert inside is None
+            inside.append(event["content_block" if not inside else "delta"])
+    assert not inside
     return blocks
 
 
-def _block(begun: Any, *deltas: Any) -> Any:
+def _block(begun: dict[str, Any], *deltas: dict[str, Any]) -> dict[str, Any]:
     """A block, of which the deltas are all that it has."""
-    if isinstance(begun, Text):
-        assert begun.text == ""
-        return Text(type="text", text="".join(delta.text for delta in deltas))
-    if isinstance(begun, ToolUse):
-        assert begun.input == {}
-        return begun.model_copy(update={"input": json.loads("".join(delta.partial_json for delta in deltas))})
-    *thoughts, signature = deltas
-    assert (begun.thinking, begun.signature) == ("", "")
-    return Thinking(
-        type="thinking", thinking="".join(delta.thinking for delta in thoughts), signature=signature.signature
+    text, thinking, signature, arguments = (
+        "".join(delta.get(name, "") for delta in deltas) for name in ("text", "thinking", "signature", "partial_json")
     )
+    kinds = [delta["type"] for delta in deltas]
+    if begun["type"] == "text":
+        assert (begun, {*kinds} - {"text_delta"}) == ({"type": "text", "text": ""}, set())
+        return {**begun, "text": text}
+    if begun["type"] == "tool_use":
+        assert (begun["input"], {*kinds} - {"input_json_delta"}) == ({}, set())
+        return {**begun, "input": json.loads(arguments)}
+    assert begun == {"type": "thinking", "thinking": "", "signature": ""}
+    assert {*kinds[:-1]} <= {"thinking_delta"}
+    assert (kinds[-1], signature != "") == ("signature_delta", True)
+    return {**begun, "thinking": thinking, "signature": signature}
 
 
 def error_of(answer: httpx.Response, status: int, kind: str) -> str:
     """The message of an error in Anthropic's shape."""
     assert answer.status_code == status, answer.text
+    found = answer.json()
     if status != 413:  # whose type is in Anthropic's documentation alone
-        published(ErrorResponse, answer.json(), ("error.details",))
-    error = Error.model_validate(answer.json())
-    assert error.error.type == kind
-    assert error.request_id == answer.headers["request-id"] == answer.headers["x-request-id"]
-    return error.error.message
+        published(ErrorResponse, found, ("error.details",))
+    assert (found["type"], found["error"]["type"]) == ("error", kind)
+    assert found["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"] != ""
+    message: str = found["error"]["message"]
+    assert message
+    return message

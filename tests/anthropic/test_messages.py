@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,6 @@ from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRe
 from tests.anthropic.messages_harness import (
     USER,
     VERSION,
-    Error,
-    Text,
-    Thinking,
     error_of,
     events_of,
     message_of,
@@ -26,7 +22,7 @@ from tests.anthropic.messages_harness import (
     whole,
 )
 from tests.app.harness import gateway, says
-from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step, chunks
+from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
 from tests.openai.test_text_answers import TEXT
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
 from tests.published_types import published
@@ -34,17 +30,6 @@ from tests.published_types import published
 BOTH = pytest.mark.parametrize("ask", [whole, streamed])
 TOOLS = [{"name": name, "input_schema": CITY} for name in ("weather", "time")]
 ROME = call_text("weather", '{"city": "Rome"}')
-OSLO = call_text("time", '{"city": "Oslo"}')
-
-
-@BOTH
-async def test_text_ends_a_turn(folder: Path, ask: Any) -> None:
-    async with gateway(folder) as running:
-        message = await ask(running)
-        assert message.content == [Text(type="text", text="Hello")]
-        assert (message.stop_reason, message.stop_sequence, message.model) == ("end_turn", None, MODEL)
-        assert message.usage.output_tokens == 5
-        assert message.usage.input_tokens == len(running.engine.requests[-1].prompt.ids)
 
 
 @BOTH
@@ -68,32 +53,9 @@ async def test_an_empty_answer_has_one_empty_block(folder: Path, thinks: Path, a
     for path in (folder, thinks):
         async with gateway(path, says(path, "")) as running:
             message = await ask(running)
-            assert (message.content, message.stop_reason) == ([Text(type="text", text="")], "end_turn")
+            assert [block.to_dict() for block in message.content] == [{"type": "text", "text": ""}]
+            assert message.stop_reason == "end_turn"
             assert message.usage.output_tokens == 0
-
-
-@BOTH
-async def test_calls_at_once_are_blocks_one_behind_the_other(folder: Path, ask: Any) -> None:
-    async with gateway(folder, says(folder, f"So.\n{ROME}\n{OSLO}"), features=UNGUIDED, max_seq_len=4096) as running:
-        message = await ask(running, tools=TOOLS)
-        assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
-        assert [(call.name, call.input) for call in message.calls] == [
-            ("weather", {"city": "Rome"}), ("time", {"city": "Oslo"}),
-        ]  # fmt: skip
-        assert message.calls[0].id != message.calls[1].id
-        assert (message.text.strip(), message.stop_reason) == ("So.", "tool_use")
-        one = await ask(running, tools=TOOLS, tool_choice={"type": "auto", "disable_parallel_tool_use": True})
-        assert [call.name for call in one.calls] == ["weather"]
-
-
-@BOTH
-async def test_a_demanded_call_ends_by_tool_use(folder: Path, ask: Any) -> None:
-    said = json.dumps([{"name": "weather", "arguments": {"city": "Rome"}}])
-    async with gateway(folder, says(folder, said), features=GUIDED, max_seq_len=4096) as running:
-        for choice in ({"type": "any"}, {"type": "tool", "name": "weather"}):
-            message = await ask(running, tools=TOOLS, tool_choice=choice)
-            assert [call.input for call in message.calls] == [{"city": "Rome"}]
-            assert message.stop_reason == "tool_use"
 
 
 @BOTH
@@ -109,7 +71,7 @@ async def test_a_call_that_is_cut_has_what_there_is_of_its_input(folder: Path) -
         message = await whole(running, tools=TOOLS, max_tokens=len(ROME) - 22)
         assert message.stop_reason == "max_tokens"
         events = events_of((await post(running, stream=True, tools=TOOLS, max_tokens=len(ROME) - 22)).text)
-        assert events[-2].delta.stop_reason == "max_tokens"
+        assert events[-2]["delta"]["stop_reason"] == "max_tokens"
 
 
 @BOTH
@@ -123,13 +85,8 @@ async def test_thinking_is_a_block_with_one_signature(thinks: Path, ask: Any) ->
         assert [block.type for block in hidden.content] == ["thinking", "text", "tool_use"]
         assert hidden.thinking == ""
         for message in (shown, hidden):
-            block = message.content[0]
-            assert isinstance(block, Thinking)
-            back = [
-                *USER,
-                {"role": "assistant", "content": [block.model_dump(), {"type": "text", "text": "So."}]},
-                *USER,
-            ]
+            said = [message.content[0].to_dict(), {"type": "text", "text": "So."}]
+            back = [*USER, {"role": "assistant", "content": said}, *USER]
             await whole(running, messages=back)
             assert "So.Hm.<|im_end|>" in running.engine.requests[-1].prompt.text
 
@@ -219,10 +176,12 @@ async def test_a_failure_in_mid_stream_is_the_last_event(folder: Path, thinks: P
             answer = await post(running, stream=True)
             assert answer.status_code == 200
             events = events_of(answer.text)
-            assert (events[0].type, events[1].type, events[-1].type) == ("message_start", "ping", "error")
-            assert isinstance(events[-1], Error)
-            assert (events[-1].error.type, events[-1].error.message) == ("overloaded_error", "Gone.")
-            assert events[-1].request_id == answer.headers["request-id"]
+            assert [events[index]["type"] for index in (0, 1, -1)] == ["message_start", "ping", "error"]
+            assert events[-1] == {
+                "type": "error",
+                "error": {"type": "overloaded_error", "message": "Gone."},
+                "request_id": answer.headers["request-id"],
+            }
             assert "message_stop" not in answer.text
 
 
@@ -232,18 +191,7 @@ async def test_a_demand_that_nothing_guarantees_is_checked(folder: Path) -> None
         body = {"tools": TOOLS, "tool_choice": {"type": "any"}}
         assert "no tool call" in error_of(await post(running, **body), 500, "api_error")
         events = events_of((await post(running, stream=True, **body)).text)
-        assert events[-1].type == "error"
-
-
-async def test_a_client_that_leaves_ends_the_generation(folder: Path) -> None:
-    first, never = ByteIds(folder).of("a"), asyncio.Event()
-    async with gateway(folder, lambda _: [*chunks(first)[:1], never], served=True) as running:
-        body = {"model": MODEL, "max_tokens": 50, "messages": USER, "stream": True}
-        async with running.client.stream("POST", "/v1/messages", json=body) as answer:
-            async for line in answer.aiter_lines():
-                if "text_delta" in line:
-                    break
-        await asyncio.wait_for(running.engine.left.wait(), 10)
+        assert events[-1]["type"] == "error"
 
 
 KEYS = {"server": {"api_keys": ["key-1", "key-2"]}}

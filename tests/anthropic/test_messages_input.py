@@ -75,7 +75,6 @@ UNSEEN = signatures.signature_of("Hm.", shown=False)
 OPEN = "<|im_start|>assistant\n"
 
 ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "system as text": ({"system": "Be brief."}, turn("system", "Be brief.") + HI, ""),
     "system as blocks": ({"system": [text("a"), text("b")]}, turn("system", "a\n\nb") + HI, ""),
     "no line of billing": (
         {"system": [text("x-anthropic-billing-header: cc_version=2.1; cch=1;"), text("a")]},
@@ -103,7 +102,6 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         CALLED + answered("x") + turn("system", "s"),
         "",
     ),
-    "blocks of text": ({"messages": [user(text("a"), text("b"))]}, turn("user", "a\nb"), ""),
     "an answer as a string": (
         {"messages": [*USER, {"role": "assistant", "content": "So."}, *USER]},
         HI + turn("assistant", "So.") + HI,
@@ -138,11 +136,6 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"messages": [*USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": "of another"},
                                        text("So."), use(path="a")), user(result(content="x"))]},
         HI + turn("assistant", f"So.{CALL}Hm.") + answered("x"),
-        "",
-    ),
-    "thinking with an empty signature": (
-        {"messages": [*USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": ""}, text("So.")), *USER]},
-        HI + turn("assistant", "So.Hm.") + HI,
         "",
     ),
     "thinking that the client did not see": (

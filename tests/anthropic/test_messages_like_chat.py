@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.anthropic.messages_harness import Message, streamed, whole
@@ -43,12 +43,11 @@ def is_whole(arguments: str) -> bool:
         return False
 
 
-@EXAMPLES
 @pytest.mark.parametrize("mode", ["plain", "tools", "one call"])
-def test_the_same_request_has_the_same_answer(thinks: Path, mode: str, examples: int) -> None:
+def test_the_same_request_has_the_same_answer(thinks: Path, mode: str) -> None:
     with running(thinks, UNGUIDED) as (engine, asked):
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(text=answers(), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4), limit=st.integers(1, 120))
         def check(text: str, sizes: list[int], limit: int) -> None:
             async def ask() -> None:
@@ -73,11 +72,10 @@ def test_the_same_request_has_the_same_answer(thinks: Path, mode: str, examples:
         check()
 
 
-@EXAMPLES
-def test_demanded_calls_are_the_same_too(thinks: Path, examples: int) -> None:
+def test_demanded_calls_are_the_same_too(thinks: Path) -> None:
     with running(thinks, GUIDED) as (engine, asked):
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(
             calls=st.lists(
                 st.tuples(st.sampled_from(NAMES), st.fixed_dictionaries({"city": TEXTS})), min_size=1, max_size=3
@@ -96,23 +94,5 @@ def test_demanded_calls_are_the_same_too(thinks: Path, examples: int) -> None:
                     assert asked.engine.requests[-1].params.guide == guide
 
             engine.loop.run_until_complete(ask())
-
-        check()
-
-
-@EXAMPLES
-def test_no_way_to_cut_the_text_changes_the_blocks(thinks: Path, examples: int) -> None:
-    with running(thinks, UNGUIDED) as (engine, asked):
-
-        async def ask(text: str, sizes: list[int]) -> list[dict[str, Any]]:
-            engine.say(text, sizes)
-            message = await streamed(asked, tools=OURS)
-            return [block.model_dump(exclude={"id"}) for block in message.content]
-
-        @settings(max_examples=examples)
-        @given(text=answers(), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=6))
-        def check(text: str, sizes: list[int]) -> None:
-            whole_text = engine.loop.run_until_complete(ask(text, [4096]))
-            assert engine.loop.run_until_complete(ask(text, sizes)) == whole_text
 
         check()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.anthropic.messages_harness import streamed as streamed_message
@@ -115,8 +115,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
-@EXAMPLES
-def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> None:
+def test_the_same_conversation_by_three_apis(thinks: Path) -> None:
     with running(thinks, UNGUIDED) as (engine, asked):
 
         def last() -> Any:
@@ -129,7 +128,7 @@ def test_the_same_conversation_by_three_apis(thinks: Path, examples: int) -> Non
             }  # of errors, and of the answer
             return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(
             conversation=conversations(),
             thought=st.one_of(st.just(""), WORDS),

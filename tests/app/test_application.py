@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types import Model
 from pythonjsonlogger.json import JsonFormatter
 
 from gateway.app import create_app
@@ -20,7 +19,6 @@ from gateway.settings import ConfigError, Settings
 from gateway.telemetry.logs import logging_config
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import (
-    MAX_SEQ_LEN,
     MODEL,
     TOKENS,
     ByteIds,
@@ -36,24 +34,6 @@ def error_of(answer: Any, status: int) -> dict[str, Any]:
     assert set(answer.json()) == {"error"}
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
     return dict(answer.json()["error"])
-
-
-async def test_models_are_listed_and_described(folder: Path) -> None:
-    async with gateway(folder) as running:
-        listed = (await running.client.get("/v1/models")).json()
-        assert listed["object"] == "list"
-        (entry,) = listed["data"]
-        assert set(entry) == {"id", "object", "created", "owned_by", "max_model_len", "gateway"}
-        model = Model.model_validate(entry, strict=True)
-        assert model.id == MODEL
-        one = (await running.client.get(f"/v1/models/{MODEL}")).json()
-        assert {key: value for key, value in one.items() if key != "capabilities"} == entry
-        assert one["capabilities"]["temperature"]["how"] in ("native", "emulated")
-        assert one["gateway"]["path"] == "tokens"
-        assert one["gateway"]["path_reason"] == "the steps are stock"
-        assert one["gateway"]["max_seq_len"] == MAX_SEQ_LEN
-        assert one["gateway"]["ready"] is True
-        assert error_of(await running.client.get("/v1/models/org/other"), 404)["code"] == "model_not_found"
 
 
 async def test_health_tells_live_from_ready(folder: Path) -> None:
@@ -97,29 +77,6 @@ async def test_health_keeps_reasons_to_itself_where_the_api_asks_for_keys(folder
         assert (answer.status_code, answer.json()["models"][MODEL]) == (503, {"ready": False, "state": "unreachable"})
 
 
-async def test_wrong_paths_and_methods(folder: Path) -> None:
-    async with gateway(folder) as running:
-        assert error_of(await running.client.post("/v1/nothing"), 404)["code"] == "unknown_url"
-        assert error_of(await running.client.get("/v2"), 404)["type"] == "invalid_request_error"
-        wrong = await running.client.get("/v1/chat/completions")
-        assert error_of(wrong, 405)["code"] == "method_not_supported"
-        assert wrong.headers["allow"] == "POST"
-        error_of(await running.client.post("/v1/models"), 405)
-        error_of(await running.client.delete("/v2"), 404)
-
-
-async def test_the_openapi_page_shows_the_request(folder: Path) -> None:
-    async with gateway(folder) as running:
-        assert (await running.client.get("/docs")).status_code == 200
-        document = (await running.client.get("/openapi.json")).json()
-        schemas = document["components"]["schemas"]
-        body = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-        assert body == {"$ref": "#/components/schemas/ChatCompletionRequest"}
-        assert "temperature" in schemas["ChatCompletionRequest"]["properties"]
-        references = set(json.dumps(document).split('"#/components/schemas/')[1:])
-        assert {reference.partition('"')[0] for reference in references} <= set(schemas)
-
-
 async def test_metrics_count_requests_and_tokens(folder: Path) -> None:
     async with gateway(folder) as running:
         await running.chat()
@@ -138,12 +95,6 @@ async def test_metrics_count_requests_and_tokens(folder: Path) -> None:
             'gateway_inter_token_seconds_count{model="scripted"} 4.0',
         ):
             assert line in text.splitlines()
-
-
-async def test_two_applications_count_apart(folder: Path) -> None:
-    async with gateway(folder) as one, gateway(folder) as other:
-        await one.chat()
-        assert 'gateway_completion_tokens_total{model="scripted"} 0.0' in (await other.client.get("/metrics")).text
 
 
 KEYS = {"server": {"api_keys": ["first", "sécond"]}}
@@ -223,14 +174,6 @@ async def test_request_ids(folder: Path, given: bytes, kept: bool) -> None:
             assert (answer.headers["x-request-id"] == given.decode("latin-1")) is kept
             assert len(answer.headers.get_list("x-request-id")) == 1
             assert answer.headers["x-request-id"]
-
-
-async def test_a_declared_body_over_the_limit(folder: Path) -> None:
-    async with gateway(folder, limits={"max_body_bytes": 2048}) as running:
-        assert (await running.chat(user="x" * 1000)).status_code == 200
-        answer = await running.chat(user="x" * 2048)
-        assert error_of(answer, 413)["code"] == "request_too_large"
-        assert "2048 bytes" in answer.json()["error"]["message"]
 
 
 async def test_a_streamed_body_over_the_limit(folder: Path) -> None:
@@ -393,10 +336,3 @@ async def test_what_is_missing_shows_in_readiness_when_triton_comes_later(folder
         running.backend.arrive(running.engine)
         assert (await running.client.get("/health/ready")).status_code == 200
         assert (await running.chat()).status_code == 200
-
-
-async def test_a_template_of_its_own(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "own.jinja").write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
-    async with gateway(folder, template=tmp_path / "own.jinja") as running:
-        await running.chat()
-        assert running.engine.requests[0].prompt.text == "[Hi]"

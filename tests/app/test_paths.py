@@ -10,8 +10,7 @@ import anthropic
 import openai
 import pytest
 
-from gateway import __version__
-from tests.app.harness import USER, gateway
+from tests.app.harness import gateway
 from tests.app.scripted import MODEL
 
 READ = ["/v1/models", f"/v1/models/{MODEL}", "/health", "/health/live", "/health/ready", "/metrics", "/tokenizer_info"]
@@ -28,15 +27,6 @@ async def test_head_is_get_without_its_body(folder: Path, path: str) -> None:
         if path != "/metrics":  # which counts the requests
             assert headed.headers["content-length"] == got.headers["content-length"] == str(len(got.content))
         assert (await running.client.get(path)).content  # the connection is in order
-
-
-async def test_head_of_what_is_not_there(folder: Path) -> None:
-    async with gateway(folder, served=True, engine_up=False) as running:
-        assert (await running.client.head("/v1/models/other")).status_code == 404
-        assert (await running.client.head("/health/ready")).status_code == 503
-        rejected = await running.client.head("/v1/chat/completions")
-        assert (rejected.status_code, rejected.headers["allow"]) == (405, "POST")
-        assert set((await running.client.post("/v1/models")).headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("path", [path for path in READ if path not in {"/openapi.json", "/docs"}])
@@ -64,18 +54,6 @@ async def test_a_line_end_in_the_name_of_a_model_is_a_part_of_it(folder: Path, p
         assert "base URL" not in rejected["message"]
         other = (await running.client.get(path, headers={"anthropic-version": "2023-06-01"})).json()
         assert (other["type"], other["error"]["type"]) == ("error", "not_found_error")
-
-
-async def test_one_slash_more_keeps_the_body(folder: Path) -> None:
-    async with gateway(folder) as running:
-        body = {"model": MODEL, "messages": USER, "prompt": "Hi", "max_tokens": 3}
-        chat = (await running.client.post("/v1/chat/completions/", json=body)).json()
-        assert chat["choices"][0]["message"]["content"] == "Hel"
-        assert (await running.client.post("/v1/completions/", json=body)).json()["choices"][0]["text"] == "Hel"
-        assert (await running.client.post("/tokenize/", json={"prompt": "Hi"})).json()["count"] == 2
-        metrics = (await running.client.get("/metrics")).text
-        assert 'endpoint="/v1/chat/completions"' in metrics
-        assert 'endpoint="/v1/chat/completions/"' not in metrics
 
 
 ONCE = "The base URL of an OpenAI client must end with a single '/v1'."
@@ -191,25 +169,3 @@ async def test_each_path_of_the_sdks_is_served_or_named(folder: Path) -> None:
                     assert (error["type"] == "not_found_error") == (sdk is anthropic)
                 else:
                     assert answer.status_code != 405 or (method, path) in OTHER_METHODS, path
-
-
-async def test_errors_for_anthropics_client_name_its_own_api(folder: Path) -> None:
-    async with gateway(folder, served=True) as running:
-        url = str(running.client.base_url)
-        async with anthropic.AsyncAnthropic(base_url=url, api_key="unused", max_retries=0) as client:
-            with pytest.raises(anthropic.NotFoundError) as files:
-                await client.files.list()
-            with pytest.raises(anthropic.NotFoundError) as batches:
-                await client.messages.batches.list()
-            with pytest.raises(anthropic.NotFoundError) as skills:
-                await client.skills.list()
-    for rejected, instead in ((files, "text of files"), (batches, "single requests"), (skills, "system message")):
-        error = rejected.value.body["error"]
-        assert error["type"] == "not_found_error"
-        assert INSTEAD in error["message"]
-        assert instead in error["message"]
-
-
-async def test_the_version(folder: Path) -> None:
-    async with gateway(folder) as running:
-        assert (await running.client.get("/version")).json() == {"version": __version__}

@@ -6,8 +6,6 @@ import contextlib
 import json
 import signal
 import socket
-import time
-from collections.abc import Callable
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.stack import GatewayProcess
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -27,13 +26,6 @@ def process(folder: Path, tmp_path: Path) -> GatewayProcess:
         GATEWAY_TOKENIZER=str(folder),
         GATEWAY_MAX_SEQ_LEN="256",
     )
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayProcess) -> None:
@@ -60,7 +52,7 @@ def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayPro
 def test_sighup_does_not_end_it_while_it_starts(process: GatewayProcess) -> None:
     process.launch()
     try:
-        until(lambda: "/site-packages/" in process.maps())  # it loads its first libraries
+        wait_until(lambda: "/site-packages/" in process.maps())  # it loads its first libraries
         while not process.answers():
             process.signal(signal.SIGHUP)
         process.wait("/health/live", 200)
@@ -137,27 +129,6 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
     assert "96 open files" in told["message"]
 
 
-def test_sighup_reloads_and_does_not_end_it(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    text = "server: {reload_s: 0}\ntimeouts: {discovery_s: 0.1}\nmodels:\n- {name: m, triton: {url: 'localhost:1'}}\n"
-    file.write_text(text)
-    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
-    process.start(ready=False)
-    try:
-        file.write_text(f"{text}- {{name: n, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9}}\n")
-        process.signal(signal.SIGHUP)
-        process.wait("/v1/models/n", 200)
-        file.write_text("models: 5")
-        process.signal(signal.SIGHUP)
-        until(lambda: process.metric("gateway_settings_last_reload_successful") == 0)
-        assert httpx.get(f"{process.url}/v1/models/n").status_code == 200
-    finally:
-        status = process.stop()
-    assert status == 0
-    errors = [line["message"] for line in map(json.loads, process.log_lines()) if line["level"] == "ERROR"]
-    assert errors == [f"reload rejected, the previous settings stay in use: {file}:1: models: must be a list."]
-
-
 def test_long_work_ends_with_503_when_the_time_of_a_shutdown_is_up(folder: Path, tmp_path: Path) -> None:
     """The one at work and those behind it, which together take longer than the server waits."""
     file = tmp_path / "gateway.yaml"
@@ -173,7 +144,7 @@ def test_long_work_ends_with_503_when_the_time_of_a_shutdown_is_up(folder: Path,
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", process.port), 20)) for _ in range(3)]
         for client in clients:
             client.sendall(f"{head}\r\n\r\n".encode() + body)
-        until(lambda: bool(process.children()))  # the template is at work
+        wait_until(lambda: bool(process.children()))  # the template is at work
         assert httpx.get(f"{process.url}/health/live").status_code == 200  # it has read what came before
         process.signal(signal.SIGTERM)
         for client in clients:

@@ -63,20 +63,6 @@ def test_one_model_by_environment_alone() -> None:
     assert "b'" not in repr(settings)
 
 
-def test_defaults() -> None:
-    settings = load_settings(environment=ONE)
-    assert (settings.server.host, settings.server.port, settings.server.api_keys) == ("127.0.0.1", 9000, ())
-    assert settings.limits.max_body_bytes == 16 * 2**20
-    assert (settings.timeouts.headers_s, settings.timeouts.keepalive_s) == (10, 15)
-    (model,) = settings.models
-    assert (model.triton.model, model.path, model.escape_special_tokens, model.max_stops) == (
-        "ensemble",
-        "auto",
-        True,
-        4,
-    )
-
-
 def test_the_example_is_valid_and_shows_the_defaults(tmp_path: Path) -> None:
     settings = load_settings(EXAMPLE, environment={})
     assert settings.models[0].max_seq_len == 8192

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import cores, features, relay, renderings, request_cost, scaling, store, tables, workers
-from benchmarks.harness.load import Result, parse
 from benchmarks.harness.request_cost import NAIVE, Turn
 from benchmarks.harness.subjects import Subject, transports
-from benchmarks.harness.svg import Axis, chart
-
-
-def test_a_generators_line_is_read_with_its_groups() -> None:
-    figures = parse("streams=2 events=5 bad=0 wall=1.50 ttft_us p50=7 p99=9 tok_us p50=1.5 p99=-2")
-    assert figures["events"] == 5
-    assert (figures["ttft_us_p50"], figures["tok_us_p50"], figures["tok_us_p99"]) == (7, 1.5, -2)
 
 
 def test_the_last_line_compares_the_default_transport_on_tokens() -> None:
@@ -27,26 +18,6 @@ def test_the_last_line_compares_the_default_transport_on_tokens() -> None:
     load = {ours: {"cpu_us": 50.0}, "naive tokens": {"cpu_us": 200.0}, "naive text": {"cpu_us": 1.0}}
     ratios = {name: relay._ratio(load, default) for name in ("64x20ms", "256x10ms", "burst")}
     assert relay.last_line({"ratios": ratios}) == "cpu_per_token_vs_naive 64x20ms=0.25 256x10ms=0.25 burst=0.25"
-
-
-def test_medians_leave_out_what_was_not_measured() -> None:
-    results = [Result(cpu, 1.0, 1.0, 1.0, None, None, None, 1.0) for cpu in (3.0, 1.0, 2.0)]
-    median = Result.median(results)
-    assert median.cpu_us == 2.0
-    assert median.delay_p50 is None
-
-
-def test_a_chart_is_an_image_with_every_line_inside_it() -> None:
-    text = chart("A & B", Axis("x", log=True), Axis("y"), {"<a>": [(1, 2), (1000, 0)], "b": [(10, 500)]})
-    root = ET.fromstring(text)
-    width, height = (float(size) for size in root.attrib["viewBox"].split()[2:])
-    lines = root.findall("{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 2
-    for line in lines:
-        for point in line.attrib["points"].split():
-            x, y = (float(each) for each in point.split(","))
-            assert 0 <= x <= width
-            assert 0 <= y <= height
 
 
 def test_results_go_between_their_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,13 +50,6 @@ def test_results_go_between_their_marks(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_a_limit_is_what_is_fullest_unless_all_is_carried(figures: dict[str, float], limit: str) -> None:
     assert workers._limit({"offered_s": 1000, "workers": 2, **figures}, 4, 4) == limit
-
-
-def test_a_load_that_was_not_carried_has_its_reason_in_the_table() -> None:
-    row = {"transport": "h2", "workers": 1, "load": "9x1ms", "offered_s": 9000}
-    values = {"gateway_cores": 8, "other_cores": 8, "generators": 4, "tritons": 16, "rounds": 3}
-    text = renderings.workers({**values, "rows": [{**row, "error": "a stream was refused or cut off: live=3"}]})
-    assert text.endswith("| h2 | 1 | 9x1ms | 9,000 |  |  |  |  |  | a stream was refused or cut off |")
 
 
 def test_workers_are_compared_with_one_of_the_same_turn_and_load() -> None:
@@ -131,24 +95,3 @@ def test_requests_are_compared_within_a_turn_as_the_machine_changes_between_turn
 def test_the_factor_of_a_feature_is_of_the_same_round() -> None:
     runs = [{"plain": 100.0, "tools": 120.0}, {"plain": 200.0, "tools": 240.0}, {"plain": 150.0, "tools": 300.0}]
     assert features.factor(runs, "tools", "plain") == 1.2
-
-
-def test_a_feature_that_is_refused_is_named_below_the_table() -> None:
-    cpu = {"plain": 100.0, "1,000 tokens": 50.0, "8,000 tokens": 55.0}
-    values = {"rounds": 5, "tokens": 150, "cpu_us": cpu, "factors": {"plain": 1.0}, "long_answer_factor": 1.1}
-    text = renderings.features({**values, "refused": {"log-probs": "the engine has none"}})
-    assert "| plain | 100.0 | 1.0 |\n\nNot measured, log-probs: the engine has none\n\nLong answers" in text
-    assert text.endswith("50.0 us a token at 1,000 tokens, 55.0 at 8,000: factor 1.1.")
-
-
-def test_a_number_of_streams_that_was_too_many_has_its_reason_in_the_table() -> None:
-    bytes_each = {"idle_bytes": 170_000_000, "flow_bytes": 300_000_000, "most_bytes": 310_000_000}
-    carried = {"kilobytes_each": 65.0, "private_kilobytes_each": 65.0, "tokens_s": 1998, "cpu_us": 50.2}
-    rows = [
-        {"subject": "gateway", "streams": 2000, **bytes_each, **carried},
-        {"subject": "naive", "streams": 10_000, "error": "not every stream began within 60 s"},
-    ]
-    head, _, first, second = renderings.memory({"rows": rows}).splitlines()
-    assert first == "| gateway | 2,000 | 170 | 300 | 310 | 65.0 | 1,998 | 50 |"
-    assert second.startswith("| naive | 10,000 | not every stream began within 60 s |")
-    assert head.count("|") == first.count("|") == second.count("|")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.load import Load
-from benchmarks.harness.peers import comparison, environments, peer_tables
+from benchmarks.harness.peers import comparison, environments
 from benchmarks.harness.peers.environments import Environment
 from benchmarks.harness.peers.pace import Pace, token_id
 from benchmarks.harness.peers.peer import Peer
@@ -21,43 +21,6 @@ OURS = Subject("gateway", "tokens", transports()[0]).name
 def row(cpu_us: float, **more: Any) -> dict[str, Any]:
     spread = {"cpu_us": cpu_us, "cpu_us_least": cpu_us - 1, "cpu_us_most": cpu_us + 1}
     return {**spread, "tokens_s": 3100.0, "first_p50": 30_400.0, "first_p99": 45_600.0, **more}
-
-
-def results(**changes: Any) -> dict[str, Any]:
-    peers = {
-        OURS: {"release": "", "upstream": "Triton", "without": ""},
-        "Dynamo": {"release": "1.6.1", "upstream": "a worker", "without": "speak to Triton, check keys"},
-        "LiteLLM": {"release": "1.0", "upstream": "generate_stream", "without": "use a template"},
-    }
-    rows = {OURS: row(30.0), "Dynamo": row(60.0), "LiteLLM": row(900.0, tokens=30)}
-    turns = {OURS: {"first_ms": 4.7, "later_ms": 3.7}, "Dynamo": None}
-    return {
-        "rounds": 3, "peers": peers, "left_out": {}, "early": [], "loads": {"64x20ms": rows},
-        "ratios": {"Dynamo": {"64x20ms": 0.5}}, "long_prompts": [{"prompt": 60_000, "peers": turns}],
-        **changes,
-    }  # fmt: skip
-
-
-def test_each_row_says_what_the_gateway_does_not_do_and_that_its_answers_were_shorter() -> None:
-    lines = peer_tables.peers(results()).splitlines()
-    assert "| Dynamo | 1.6.1 | a worker |" in lines
-    assert f"| {OURS} | 30 | 29-31 | 3,100 | 30 / 46 |  |" in lines
-    assert "| Dynamo | 60 | 59-61 | 3,100 | 30 / 46 | speak to Triton, check keys |" in lines
-    assert "| LiteLLM | 900 | 899-901 | 3,100 | 30 / 46 | use a template; answers of 30 tokens |" in lines
-
-
-def test_ratios_early_events_and_refused_prompts_stand_below_the_tables() -> None:
-    text = peer_tables.peers(results(early=["Dynamo"], left_out={"SMG": "not installed, smg: no wheel\nand more"}))
-    assert "\n\nCPU per token of this gateway (tokens, h2) over that of: Dynamo 64x20ms 0.50.\n\n" in text
-    assert "\n\nThe first event comes before any token, and without one, from: Dynamo.\n\n" in text
-    assert "| 60,000 | 4.7 / 3.7 | refused |" in text
-    assert text.endswith("\n\nLeft out, SMG: not installed, smg: no wheel")
-
-
-def test_a_gateway_that_fails_under_a_load_has_the_reason_in_its_row() -> None:
-    loads = {"burst": {OURS: row(7.0), "Dynamo": {"failed": "burst: not every answer was whole: streams=64 bad=3"}}}
-    text = peer_tables.peers(results(loads=loads, ratios={}))
-    assert "| Dynamo |  |  |  |  | carry this load: not every answer was whole: streams=64 bad=3 |" in text.splitlines()
 
 
 def test_a_ratio_is_taken_where_both_carried_answers_of_one_length() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.serving.loading import written_call
 from gateway.text.families import CallArguments, CallStart, Content, Reasoning, Tool, ToolPlan
 from gateway.text.families.family_choice import ModelEvidence, choose
 from gateway.text.families.family_table import FAMILIES
@@ -307,7 +308,9 @@ def test_gpt_oss_refuses_results_without_a_call() -> None:
 
 @pytest.mark.parametrize("name", sorted(HERE))
 def test_a_family_parses_what_the_template_asks_for(name: str) -> None:
-    assert choose(ModelEvidence(template=template(name).source)).family.name == FAMILY[name]
+    shipped = template(name)
+    choice = choose(ModelEvidence(template=shipped.source, written=written_call(shipped)))
+    assert (choice.family.name, choice.doubts) == (FAMILY[name], {})
 
 
 @pytest.mark.parametrize("name", sorted(HERE))

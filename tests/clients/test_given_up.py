@@ -14,15 +14,6 @@ from tests.stack import GatewayProcess
 
 MODEL = "scripted"
 TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
-GIVEN_UP = pytest.mark.parametrize(
-    ("word", "status", "code"),
-    [
-        ("timed_out", 504, "timeout"),
-        ("timeout", 504, "timeout"),
-        ("cancelled", 503, "request_cancelled"),
-        ("preempted", 500, "invalid_engine_output"),
-    ],
-)
 
 
 @pytest.fixture(scope="module", params=[("tokens", "h2"), ("tokens", "grpcio"), ("ensemble", "h2")], ids=" ".join)
@@ -43,32 +34,6 @@ def client(
         GATEWAY_BETWEEN_TOKENS_TIMEOUT_S="0.8",
     ) as process:
         yield OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60)
-
-
-@GIVEN_UP
-def test_an_answer_that_is_given_up_is_an_error(
-    client: OpenAI, scripted_triton: ScriptedServer, word: str, status: int, code: str
-) -> None:
-    scripted_triton.play(turn("say", text="half an ans", finish=word))
-    with pytest.raises(openai.APIStatusError) as error:
-        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "say"}])
-    assert (error.value.status_code, error.value.code) == (status, code)
-    assert "preempted" not in error.value.message
-
-
-@GIVEN_UP
-def test_a_stream_that_is_given_up_ends_with_an_error_after_its_text(
-    client: OpenAI, scripted_triton: ScriptedServer, word: str, status: int, code: str
-) -> None:
-    del status
-    scripted_triton.play(turn("say", text="half an ans", finish=word))
-    stream = client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "say"}], stream=True)
-    choices = []
-    with pytest.raises(openai.APIError) as error:
-        choices.extend(chunk.choices[0] for chunk in stream)
-    assert "".join(choice.delta.content or "" for choice in choices) == "half an ans"
-    assert {choice.finish_reason for choice in choices} == {None}
-    assert error.value.code == code
 
 
 def test_a_stop_string_before_the_end_makes_the_answer_whole(client: OpenAI, scripted_triton: ScriptedServer) -> None:

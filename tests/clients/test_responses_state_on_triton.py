@@ -102,14 +102,6 @@ def begun(response: Response) -> bool:
     return response.status != "queued"
 
 
-def test_polling(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
-    scripted_triton.play(turn(text=f"{SAID}<|im_end|>"))
-    for sdk in sdks:
-        response = sdks[0].responses.create(model=AGENT, input="Hi", background=True)
-        assert response.status == "queued"
-        assert polled(sdk, response).output_text == SAID
-
-
 def test_a_stream_is_picked_up_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServer) -> None:
     scripted_triton.play(turn(text=f"<think>\nHm.\n</think>\n\n{SAID}<|im_end|>"))
     one, other = sdks
@@ -150,19 +142,6 @@ def test_cancelling_elsewhere(sdks: list[OpenAI], scripted_triton: ScriptedServe
     ended = polled(one, one.responses.create(model=AGENT, input="Hi", background=True))
     with pytest.raises(BadRequestError, match="already completed"):
         other.responses.cancel(ended.id)
-
-
-def test_a_gateway_that_is_stopped_ends_what_it_runs(
-    sdks: list[OpenAI], scripted_triton: ScriptedServer, folder: Path, state: dict[str, str]
-) -> None:
-    scripted_triton.play(turn(text="On and on", hold=True))
-    with started(scripted_triton, folder, state, "stopped", 1, shutdown_s=0.1) as gateway, client(gateway) as sdk:
-        response = sdk.responses.create(model=AGENT, input="Hi", background=True)
-        polled(sdks[0], response, begun)
-        assert gateway.stop() == 0
-    found = sdks[0].responses.retrieve(response.id)
-    assert found.error is not None
-    assert (found.status, found.error.message) == ("failed", "The gateway is shutting down.")
 
 
 @pytest.mark.long

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -147,52 +145,11 @@ def test_a_server_that_is_stopped(own_triton: TritonServer, tiny_model_dir: Path
         assert gateway.post(SHORT).status_code == 200
 
 
-def two_endpoints(folder: Path, tokenizer: Path, *tritons: TritonServer) -> GatewayProcess:
-    """A gateway that serves one model from several Tritons."""
-    endpoints = [triton.grpc_url for triton in tritons]
-    model = {"name": MODEL, "triton": {"endpoints": endpoints}, "tokenizer": str(tokenizer), "max_seq_len": 2048}
-    settings = folder / "gateway.yaml"
-    settings.write_text(yaml.safe_dump({"models": [model]}))
-    return GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings))
-
-
 def states(gateway: GatewayProcess) -> list[str]:
     """The states of the endpoints after a request, which is answered."""
     assert gateway.post(SHORT).status_code == 200
     described = httpx.get(f"{gateway.url}/v1/models/{MODEL}").json()["gateway"]["endpoints"]
     return [each["state"] for each in described]
-
-
-@pytest.mark.long
-def test_of_two_engines_one_dies(
-    triton: TritonServer, own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path
-) -> None:
-    """No request is lost: each that meets the dead one is answered by the other one."""
-    with two_endpoints(tmp_path, tiny_model_dir, own_triton, triton) as gateway:
-        assert [states(gateway) for _ in range(24)][-1] == ["ready", "ready"]
-        kill_stub(own_triton, "tensorrt_llm")
-        deadline = time.monotonic() + 20
-        while states(gateway) != ["failing", "ready"]:
-            assert time.monotonic() < deadline
-        assert [states(gateway) for _ in range(24)][-1] == ["failing", "ready"]
-        assert told(gateway, 200)["ready"]
-
-
-@pytest.mark.long
-def test_of_two_engines_one_has_another_tokenizer(
-    triton: TritonServer, repository: Path, tiny_model_dir: Path, tmp_path: Path
-) -> None:
-    """It gets no request, wherever it stands in the list."""
-    other = shutil.copytree(tiny_model_dir, tmp_path / "other")
-    tokenizer = json.loads((other / "tokenizer.json").read_text())
-    ids = tokenizer["model"]["vocab"]
-    ids["e"], ids["o"] = ids["o"], ids["e"]
-    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with TritonServer(repository, model_dir=other, log_path=tmp_path / "triton.log") as mistaken:
-        mistaken.wait_ready()
-        with two_endpoints(tmp_path, tiny_model_dir, mistaken, triton) as gateway:
-            assert [states(gateway) for _ in range(12)][-1] == ["mismatched", "ready"]
-            assert told(gateway, 200)["ready"]
 
 
 @pytest.mark.long

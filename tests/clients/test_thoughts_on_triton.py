@@ -12,7 +12,6 @@ from openai import OpenAI
 from tokenizers import Tokenizer
 
 from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 
@@ -133,38 +132,3 @@ def test_the_answer_is_held_to_its_schema_behind_a_free_thought(
         (text,) = [content] if json_schema else calls
         check(text)
         assert not (content and calls)
-
-
-def test_a_thought_that_would_never_end_is_ended(
-    scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """The engine would think for ever: only a cancel frees it."""
-    scripted_triton.play(
-        turn("go round", text="round and round and round and round", hold=True),
-        turn("</think>\n\n$", text="It is sunny.<|im_end|>"),
-        chunk=3,
-    )
-    folder = tmp_path_factory.mktemp("endless")
-    with (
-        serve(folder, scripted_triton.model_dir, scripted_triton.grpc_url) as process,
-        OpenAI(
-            base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-        ) as client,
-    ):
-        messages: list[Any] = [{"role": "user", "content": "go round"}]
-        for _ in range(2):
-            answer = client.chat.completions.create(
-                model=MODEL, messages=messages, extra_body={"thinking_token_budget": 7}
-            )
-            assert answer.choices[0].message.content == "It is sunny."
-            assert answer.usage is not None
-            details = answer.usage.completion_tokens_details
-            assert details is not None
-            assert details.reasoning_tokens == 7
-    first, second = scripted_triton.requests()[:2]
-    begun = first["prompt_ids"]
-    assert second["prompt_ids"][: len(begun)] == begun
-    tokenizer = Tokenizer.from_file(str(scripted_triton.model_dir / "tokenizer.json"))
-    ended = tokenizer.encode("</think>\n\n", add_special_tokens=False).ids
-    assert second["prompt_ids"][len(begun) + 7 :] == ended
-    assert second["max_tokens"] == first["max_tokens"] - 7 - len(ended)

@@ -9,9 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import jsonschema
-import openai
 import pytest
 from openai import OpenAI
 
@@ -153,57 +151,3 @@ def test_the_embedded_model_answers_small_talk_beside_a_tool(client: OpenAI) -> 
     ).choices[0]  # fmt: skip
     assert (answer.finish_reason, answer.message.tool_calls) == ("stop", None)
     assert answer.message.content
-
-
-def test_a_free_choice_is_refused_where_the_template_shows_no_tools(tiny: OpenAI) -> None:
-    asked: dict[str, Any] = {"model": TINY, "messages": MESSAGES, "tools": TOOLS}
-    with pytest.raises(openai.BadRequestError) as caught:
-        tiny.chat.completions.create(**asked)
-    assert caught.value.param == "tools"
-    answer = tiny.chat.completions.create(tool_choice="none", max_tokens=5, **asked)
-    assert answer.choices[0].message.tool_calls is None
-
-
-def after_a_call(client: OpenAI, url: str, model: str, choice: Any) -> tuple[str, str]:
-    """The arguments of a demanded call, and the prompt of the turn after its result, which was answered as well."""
-    asked: dict[str, Any] = {"model": model, "tools": TOOLS, "temperature": 0, "max_tokens": 100}
-    messages: list[Any] = [{"role": "user", "name": "ann", "content": "What is the weather in Paris?"}]
-    called = client.chat.completions.create(
-        messages=messages, tool_choice=choice, parallel_tool_calls=False, **asked
-    ).choices[0].message  # fmt: skip
-    (call,) = called.tool_calls or []
-    assert call.type == "function"
-    messages += [called, {"role": "tool", "tool_call_id": call.id, "content": "18 degrees and rain"}]
-    answer = client.chat.completions.create(messages=messages, tool_choice="none", **asked).choices[0].message
-    assert answer.content
-    told = [messages[0], called.model_dump(exclude_none=True), messages[2]]
-    body = {**asked, "messages": told, "tool_choice": "none"}
-    return call.function.arguments, httpx.post(
-        f"{url}/v1/chat/completions/render", json=body, timeout=60
-    ).json()["prompt"]  # fmt: skip
-
-
-WEATHER: Any = {"type": "function", "function": {"name": "get_weather"}}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)
-def test_the_conversation_goes_on_after_a_call(gateway: GatewayProcess, client: OpenAI) -> None:
-    arguments, prompt = after_a_call(client, gateway.url, MODEL, WEATHER)
-    assert prompt.endswith(
-        "<|im_start|>user\nann: What is the weather in Paris?<|im_end|>\n<|im_start|>assistant\n<tool_call>\n"
-        f'{{"name": "get_weather", "arguments": {json.dumps(json.loads(arguments), ensure_ascii=False)}}}\n</tool_call>'
-        "<|im_end|>\n<|im_start|>tool\n<tool_response>\n18 degrees and rain\n</tool_response><|im_end|>\n"
-        "<|im_start|>assistant\n"
-    )
-
-
-def test_the_conversation_goes_on_after_a_call_without_a_place_in_the_template(
-    tiny_gateway: GatewayProcess, tiny: OpenAI
-) -> None:
-    arguments, prompt = after_a_call(tiny, tiny_gateway.url, TINY, WEATHER)
-    assert prompt == (
-        "<|im_start|>user\nann: What is the weather in Paris?<|im_end|>\n<|im_start|>assistant\n"
-        f'[{{"name": "get_weather", "arguments": {arguments}}}]<|im_end|>\n'
-        "<|im_start|>tool\nResult of get_weather:\n18 degrees and rain<|im_end|>\n<|im_start|>assistant\n"
-    )

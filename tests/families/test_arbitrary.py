@@ -14,19 +14,9 @@ from tests.tokens.build import FIXED
 
 @pytest.mark.parametrize("family", families_recorded())
 def test_any_text_of_fragments_means_the_same_in_any_chunks(family: str) -> None:
-    _any_text(family, examples(50))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("family", families_recorded())
-def test_so_do_many_texts(family: str) -> None:
-    _any_text(family, 80)
-
-
-def _any_text(family: str, most: int) -> None:
     pieces = st.lists(st.sampled_from(fragments(family)), max_size=12).map("".join)
 
-    @settings(FIXED, max_examples=most)
+    @settings(FIXED, max_examples=examples(50, long=80))
     @given(pieces, st.sampled_from(cases(family)), st.booleans(), st.lists(st.integers(0, 10_000), max_size=6))
     def check(text: str, case: Case, eager: bool, cuts: list[int]) -> None:
         whole = case.parse([text], eager=eager)

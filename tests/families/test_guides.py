@@ -143,41 +143,6 @@ def test_references_inside_a_tools_schema_keep_their_meaning() -> None:
     assert not keeps_to(required, call % '{"root": {"name": "a"}, "same": {"name": "c"}}')
 
 
-def test_only_one_call_where_no_more_are_wanted() -> None:
-    one = guide("plain", tools=(NOW,), choice="required", parallel=False)
-    assert keeps_to(one, '[{"name": "now", "arguments": {}}]')
-    assert not keeps_to(one, '[{"name": "now", "arguments": {}}, {"name": "now", "arguments": {}}]')
-
-
-def test_an_answer_or_a_call() -> None:
-    either = guide("plain", tools=(WEATHER,), choice="auto", response=ANSWER)
-    assert keeps_to(either, '{"n": 3}')
-    assert keeps_to(either, '[{"name": "get_weather", "arguments": {"city": "a"}}]')
-    assert not keeps_to(either, '{"n": "x"}')
-    family, turn, preparation = prepared("plain", tools=(WEATHER,), choice="auto", response=ANSWER)
-    parser = family.parser(turn, preparation, "")
-    assert [type(event).__name__ for event in parse(parser, '{"n": 3}')] == ["Content"]
-
-
-NATIVE = {
-    "hermes": '<tool_call>\n{"name": "get_weather", "arguments": {"city": %s}}\n</tool_call>',
-    "qwen3": '<think>\nHm.\n</think>\n\n<tool_call>\n{"name": "get_weather", "arguments": {"city": %s}}\n</tool_call>',
-    "llama3_json": '{"name": "get_weather", "parameters": {"city": %s}}',
-}
-
-
-@pytest.mark.parametrize("family", sorted(NATIVE))
-def test_strict_calls_are_held_to_their_schema_in_the_familys_format(family: str) -> None:
-    strict = guide(family, tools=(STRICT, NOW), choice="auto")
-    assert keeps_to(strict, NATIVE[family] % '"Paris"')
-    assert not keeps_to(strict, NATIVE[family] % "1")
-    assert keeps_to(strict, "Just text, 1 < 2.")
-    chosen, turn, preparation = prepared(family, tools=(STRICT, NOW), choice="auto")
-    assert preparation.guided
-    names = [type(event).__name__ for event in parse(chosen.parser(turn, preparation, ""), NATIVE[family] % '"Paris"')]
-    assert names[-2:] == ["CallStart", "CallArguments"]
-
-
 CALLS = {
     "qwen3": '<tool_call>\n{"name": "now", "arguments": %s}\n</tool_call>',
     "harmony": "<|channel|>commentary to=functions.now <|constrain|>json<|message|>%s<|call|>",

@@ -47,23 +47,9 @@ def test_a_character_is_looked_at_less_than_four_times(family: str) -> None:
     _check(family, True, 1009, LENGTH // 20)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("eager", [False, True], ids=["whole", "eager"])
-@pytest.mark.parametrize("family", families_recorded())
-def test_so_it_is_in_answers_of_fifty_thousand_characters(family: str, eager: bool) -> None:
-    _check(family, eager, 1, LENGTH // 20)
-    _check(family, eager, 1009, LENGTH // 2)
-
-
 @each_formed
 def test_many_calls_and_long_ones_are_read(family: Family) -> None:
     _calls(family, 100, 5_000)
-
-
-@pytest.mark.long
-@each_formed
-def test_so_are_thousands_of_calls_and_one_of_a_quarter_million_characters(family: Family) -> None:
-    _calls(family, 2_000, 250_000)
 
 
 def _calls(family: Family, count: int, length: int) -> None:

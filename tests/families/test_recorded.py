@@ -33,15 +33,6 @@ def test_single_characters_and_single_tokens_mean_the_same(case: Case) -> None:
         assert case.parse(chunks, eager=True) == case.eager_events
 
 
-@pytest.mark.long
-@each_case
-def test_every_split_in_two_means_the_same(case: Case) -> None:
-    for cut in range(len(case.output)):
-        chunks = [case.output[:cut], case.output[cut:]]
-        assert case.parse(chunks, eager=False) == case.events
-        assert case.parse(chunks, eager=True) == case.eager_events
-
-
 @FIXED
 @given(st.sampled_from(CASES), st.lists(st.integers(0, 10_000), max_size=12), st.booleans())
 def test_any_split_means_the_same(case: Case, cuts: list[int], eager: bool) -> None:

@@ -1,6 +1,6 @@
 """A flood of one key and a polite client with another, before Tritons with eight slots.
 
-They are doubles with a fixed time for a token, and once the real server with the CPU engine.
+They are doubles with a fixed time for a token.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ import contextlib
 import hashlib
 import signal
 import statistics
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import yaml
 
-from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.faults.stack import MODEL, Outcome, Stack, ask, stack
-from tests.stack import GatewayProcess
+from tests.faults.stack import Outcome, Stack, ask, stack
 
 KEYS = {name: f"sk-{name}-0123456789abcdef" for name in ("flood", "polite")}
 AUTH = {
@@ -148,75 +145,3 @@ async def test_ten_times_overload_costs_no_capacity(tmp_path: Path, seconds: flo
             assert outcome.status == 429
             assert outcome.error is not None
             assert outcome.error["code"] == "rate_limit_exceeded"
-
-
-async def test_those_who_leave_the_queue_cost_nothing(tmp_path: Path) -> None:
-    with fair_stack(tmp_path, 1) as running:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": "?"}], "max_tokens": TOKENS, "stream": True}
-        async with running.client() as client:
-            holding = [asyncio.ensure_future(ask(client, 10 * TOKENS, **key_of("flood"))) for _ in range(SLOTS)]
-            await running.until(lambda: running.gateway.metric("gateway_generations_running") == SLOTS)
-            leaving = [
-                asyncio.ensure_future(
-                    client.post("/v1/chat/completions", json=body, headers=key_of("flood")["headers"])
-                )
-                for _ in range(50)
-            ]
-            await running.until(lambda: _waiting(running) == 50)
-            for each in leaving:
-                each.cancel()
-            await running.until(lambda: _waiting(running) == 0)
-            held = await asyncio.gather(*holding)
-            assert all(outcome.whole for outcome in held)
-        assert len(running.tritons[0].told()["requests"]) == SLOTS
-
-
-@pytest.mark.smollm2
-async def test_a_polite_client_waits_for_one_slot_of_the_cpu_engine(
-    tmp_path: Path, smollm2_dir: Path, repository: Path, record_property: Callable[[str, object], None]
-) -> None:
-    """Its request goes next when a slot is free: until its first token hardly more answers end than there are slots."""
-    with TritonServer(repository, model_dir=smollm2_dir, log_path=tmp_path / "triton.log") as triton:
-        triton.wait_ready()
-        model = {
-            "name": MODEL,
-            "tokenizer": str(smollm2_dir),
-            "path": "tokens",
-            "max_seq_len": 2048,
-            "triton": {"url": triton.grpc_url},
-        }
-        settings = {"auth": AUTH, "models": [{**model, "admission": {"max_running": SLOTS}}]}
-        (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
-        with GatewayProcess(tmp_path / "gateway.log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml")) as gateway:
-            running, length = Stack([], gateway), {"max_tokens": 20, "min_tokens": 20}
-            async with running.client() as client:
-                idle = await polite(client, 3, **length)
-                async with flood(running, 200, **length) as seen:
-                    await running.until(lambda: _waiting(running) >= 150)
-                    await running.until(lambda: len(seen) >= SLOTS, seconds=120)
-                    flooded = await polite(client, 5, **length)
-    assert all(outcome.whole for outcome in [*idle, *flooded])
-    assert {outcome.status for outcome in seen} <= {200, 429}  # those who have waited for too long
-    seen = [outcome for outcome in seen if outcome.whole]
-    turnover = statistics.median(each.ended - _first(each) for each in seen)
-    ends = [sum(each.begun < other.ended < _first(each) for other in seen) for each in flooded]
-    record_property("measured", _measures(idle, flooded, turnover, ends))
-    assert statistics.median(ends) <= SLOTS
-    # Slots come free together here, and may be given away while a request is on its way to the gateway.
-    assert max(ends) < 2 * SLOTS
-    assert statistics.median(_first(each) - each.begun for each in flooded) < 1.5 * turnover
-
-
-def _first(outcome: Outcome) -> float:
-    assert outcome.first is not None
-    return outcome.first
-
-
-def _measures(idle: list[Outcome], flooded: list[Outcome], turnover: float, ends: list[int]) -> str:
-    waits = sorted(_first(each) - each.begun for each in flooded)
-    alone = statistics.median(_first(each) - each.begun for each in idle)
-    return (
-        f"CPU engine, first token: alone {alone:.2f} s, beside a flood of 200 {statistics.median(waits):.2f} s "
-        f"(most {waits[-1]:.2f}) of {len(waits)}; an answer holds its slot {turnover:.2f} s; "
-        f"answers that ended meanwhile: {sorted(ends)}"
-    )

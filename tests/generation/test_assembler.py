@@ -21,7 +21,7 @@ from gateway.generation import (
 )
 from gateway.generation.engine import MalformedOutputError
 from gateway.text.prompt.prompt import Prompt
-from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
+from gateway.text.tokens import Tokenizer
 from tests.engine_requests import generation_request
 from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
 
@@ -167,26 +167,12 @@ def test_an_id_that_no_token_has_is_no_answer(index: int, watched: bool) -> None
     assert padding.feed(EngineChunk([*raw_bytes(b"a"), tokenizer.vocab_size + 7])) == Piece("a")
 
 
-def test_an_unfinished_character_at_the_end_is_a_replacement_character() -> None:
-    ids = raw_bytes("a🦜".encode()[:-1])
-    run = Run(request(max_tokens=4), byte_level(), [chunk([i]) for i in ids])
-    assert run.text == "a\ufffd" == byte_level().decode(ids)
-    assert run.reason == "length"
-
-
 def test_a_token_that_completes_nothing_makes_no_event() -> None:
     assembler = SequenceAssembler(request(), byte_level())
     fed = [assembler.feed(chunk([i])) for i in raw_bytes("é".encode())]
     assert fed == [None, Piece("é")]
     assert assembler.feed(EngineChunk(final=True)) is None
     assert assembler.finish() is None
-
-
-def test_finish_is_called_once() -> None:
-    assembler = SequenceAssembler(request(), byte_level())
-    assembler.finish()
-    with pytest.raises(RuntimeError):
-        assembler.finish()
 
 
 def test_the_engines_count_of_the_prompt_wins() -> None:
@@ -226,14 +212,6 @@ def test_partial_characters_have_the_bytes_form_and_come_together() -> None:
         ["y"],
     ]
     assert [entry.bytes for entry in run.entries][1:3] == [b"\xf0", b"\x9f"]
-
-
-def test_held_back_text_keeps_its_entries_until_it_shows() -> None:
-    ids = raw_bytes(b"aENx")
-    assembler = SequenceAssembler(request(logprobs=True, stop=("END",)), byte_level())
-    events = [assembler.feed(chunk([i], logprobs=True)) for i in ids]
-    shape = [event and (event.text, [entry.token for entry in event.logprobs]) for event in events]
-    assert shape == [("a", ["a"]), None, None, ("ENx", ["E", "N", "x"])]
 
 
 def test_a_token_that_straddles_the_cut_keeps_its_entry_and_later_ones_do_not() -> None:
@@ -360,13 +338,6 @@ def test_a_whole_answer_is_not_counted_beyond_its_stop_string() -> None:
     assert not run.assembler.finish_estimated
 
 
-@pytest.mark.parametrize("limit", [2, 64])
-def test_a_reason_that_nothing_tells_is_marked(limit: int) -> None:
-    run = Run(request(max_tokens=limit), byte_level(), [EngineChunk(text="ab", final=True)])
-    assert run.usage == Usage(3, 2, estimated=True)
-    assert (run.reason, run.assembler.finish_estimated) == ("length" if limit == 2 else "stop", True)
-
-
 def test_an_answer_that_the_engine_has_cut_has_as_many_tokens_as_were_asked_for() -> None:
     cut = EngineChunk(text="ab", finish_reason="length", final=True)
     run = Run(request(max_tokens=5), byte_level(), [cut])
@@ -400,17 +371,6 @@ def test_text_cannot_stand_for_log_probs() -> None:
         assembler.feed(EngineChunk(text="a"))
 
 
-@FIXED
-@given(TEXT, TOKENIZERS)
-def test_watched_and_plain_lanes_agree(text: str, tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode(text)
-    plain = Run(request(), tokenizer, [chunk([i]) for i in ids])
-    watched = Run(request(stop=("never in it",)), tokenizer, [chunk([i]) for i in ids])
-    detokenizer = IncrementalDetokenizer(tokenizer)
-    assert plain.text == watched.text == "".join(map(detokenizer.push, ids)) + detokenizer.flush()
-    assert plain.usage == watched.usage
-
-
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize(
     ("cuts", "message"), [([], "more tokens than the 3"), ([1, 2, 3], "more tokens than the 3"), ([2], "than the 3")]
@@ -431,12 +391,6 @@ def test_a_token_that_came_alone_is_left_where_it_is_wrong() -> None:
     assert assembler.feed_token(index) == "a"
     assert assembler.feed_token(index) is None
     assert assembler.usage.completion_tokens == 1
-
-
-def test_an_id_below_zero_is_an_error() -> None:
-    with pytest.raises(EngineError, match="a token id outside the vocabulary") as failure:
-        Run(request(), byte_level(), [chunk([-1])])
-    assert failure.value.kind is ErrorKind.INTERNAL
 
 
 # Tokens that come alone

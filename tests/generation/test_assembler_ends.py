@@ -14,7 +14,7 @@ from gateway.generation import EngineChunk, EngineError, GenerationRequest, Sequ
 from gateway.text.prompt.prompt import Prompt
 from gateway.text.tokens import Tokenizer
 from tests.engine_requests import generation_request
-from tests.tokens.build import FIXED, all_exact, byte_level, sentence_piece
+from tests.tokens.build import FIXED, all_exact, byte_level
 
 TOKENIZERS = st.sampled_from(all_exact())
 TEXT = st.text(alphabet="ab thé你😀\n", min_size=1, max_size=25)
@@ -176,11 +176,6 @@ def test_cached_tokens_are_told_only_where_they_were_asked_for() -> None:
         assert assembler.usage == Usage(3, 1, told)
 
 
-def test_token_ids_are_kept_only_where_they_were_asked_for() -> None:
-    assert run(request(return_token_ids=False), letters("ab"))[0].token_ids == []
-    assert run(request(), letters("ab"))[0].token_ids == letters("ab")
-
-
 def test_log_probs_of_the_prompt() -> None:
     tokenizer = byte_level()
     bos = tokenizer.bos_id
@@ -210,12 +205,6 @@ def test_entries_of_a_prompt_concatenate_to_its_text(text: str, tokenizer: Token
     assert b"".join(entry.bytes for entry in entries).decode() == tokenizer.decode(ids, skip_special_tokens=False)
 
 
-@pytest.mark.parametrize(("values", "top"), [([-1.0], []), ([-1.0, -1.0], [[]]), ([float("nan"), -1.0], [])])
-def test_log_probs_that_do_not_fit_the_prompt(values: list[float], top: list[Any]) -> None:
-    with pytest.raises(EngineError):
-        prompt_entries(sentence_piece("llama2"), (5, 6, 7), values, top)
-
-
 @FIXED
 @given(TEXT, TEXT, st.lists(st.integers(0, 40), max_size=4), st.integers(0, 40), st.sampled_from([(), ("a",), ("th",)]))
 def test_predicted_tokens_are_accepted_where_the_answer_begins_with_them(
@@ -234,16 +223,6 @@ def test_predicted_tokens_are_accepted_where_the_answer_begins_with_them(
     same = next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
     expected = min(len(assembler.token_ids), len(draft)) if same is None else same
     assert assembler.usage.predicted == (expected, len(draft) - expected)
-
-
-def test_tokens_that_come_alone_are_predicted_too() -> None:
-    ids = letters("abc")
-    assembler = SequenceAssembler(request(draft=(*ids[:2], 999)), byte_level())
-    for index in ids:
-        if assembler.feed_token(index) is None:
-            assembler.feed(EngineChunk([index]))
-    assembler.finish()
-    assert assembler.usage.predicted == (2, 1)
 
 
 def test_what_became_of_a_prediction_is_unknown_without_ids() -> None:

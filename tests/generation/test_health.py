@@ -253,23 +253,6 @@ def test_answers_that_are_given_up_in_their_middle_count_as_well() -> None:
     assert situation.states == ["suspect"]
 
 
-def test_switched_off_it_suspects_nothing() -> None:
-    situation = Situation(silence_s=0)
-    for _ in range(5):
-        situation.give_up(situation.begin())
-    assert situation.states == []
-
-
-def test_another_engine_begins_well() -> None:
-    situation = Situation()
-    situation.begun()
-    situation.wait(LIMIT + 1)
-    situation.wait(LIMIT + 1)
-    situation.watch.found()
-    assert situation.states == ["suspect", "stalled", "well"]
-    assert situation.watch.reason == ""
-
-
 def test_an_engine_with_long_gaps_is_given_longer() -> None:
     situation = Situation()
     responses = 0
@@ -347,36 +330,6 @@ def test_an_engine_that_gave_a_token_a_moment_ago_is_not_failing_yet() -> None:
     assert situation.watch.ready
     situation.wait(9)
     assert not situation.watch.ready
-
-
-def test_an_engine_that_answers_one_of_three_stays_ready_and_is_told_as_failing() -> None:
-    situation = Situation()
-    situation.probe = "it is broken"
-    for _ in range(200):
-        for _ in range(2):
-            fail(situation)
-            situation.wait(0.3)
-        situation.watch.ended(situation.begun())
-        situation.wait(0.3)
-        assert situation.watch.ready
-    ready, state, reason, share, _ = situation.watch.condition
-    assert (ready, state) == (True, "failing")
-    assert 0.6 < share < 0.7
-    assert f"{share:.0%}" in reason
-    situation.probe = "token"
-    situation.wait(600)
-    assert situation.watch.condition.state == "ready", "what is long ago is forgotten"
-
-
-def test_clients_take_no_engine_out() -> None:
-    situation = Situation()
-    situation.probe = "token"
-    for _ in range(1000):
-        situation.watch.ended(situation.begin())  # rejected, cancelled, or its queue was full
-        situation.watch.ended(situation.begin(), given_up=True)
-        situation.watch.ended(situation.begun())
-        situation.wait(1)
-        assert situation.watch.condition[:2] == (True, "ready")
 
 
 def test_an_engine_that_is_quiet_is_asked_for_one_token() -> None:

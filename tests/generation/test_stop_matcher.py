@@ -70,17 +70,6 @@ def test_what_is_taken_is_what_would_be_pushed(stops: tuple[str, ...], text: str
     assert taking.flush() == pushing.flush()
 
 
-def test_a_beginning_of_a_stop_is_shown_once_it_is_none() -> None:
-    matcher = StopMatcher(("\nUser:",))
-    assert [matcher.push(text) for text in ("Hi\n", "Us", "ed", " it")] == ["Hi", "", "\nUsed", " it"]
-
-
-def test_without_stops_everything_passes() -> None:
-    matcher = StopMatcher(())
-    assert matcher.push("anything") == "anything"
-    assert matcher.flush() == ""
-
-
 def test_an_empty_stop_is_refused() -> None:
     with pytest.raises(ValueError, match="empty"):
         StopMatcher(("a", ""))

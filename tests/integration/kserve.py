@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from tritonclient.grpc import InferInput, InferResult, service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype
 
+from gateway_ops.local_stack.tritonserver import TritonServer
+
 _DTYPES = {bool: np.bool_, int: np.int32, float: np.float32, str: np.object_, bytes: np.object_}
 _OWN_DTYPE = {"seed": np.uint64}
 
@@ -118,4 +120,13 @@ def metric(metrics_url: str, family: str, kind: str) -> float:
         text = page.read().decode()
     match = re.search(rf'^{family}{{[^}}]*="{kind}"[^}}]*}} (\S+)$', text, re.MULTILINE)
     assert match is not None, f"no {family} {kind} in {metrics_url}"
+    return float(match[1])
+
+
+def steps(triton: TritonServer, model: str = "tensorrt_llm") -> float:
+    """Steps that the engine of a model has taken."""
+    with urllib.request.urlopen(triton.metrics_url, timeout=5) as page:
+        text = page.read().decode()
+    match = re.search(rf'^nv_trt_llm_general_metrics{{[^}}]*model="{model}"[^}}]*}} (\S+)$', text, re.MULTILINE)
+    assert match is not None, text
     return float(match[1])

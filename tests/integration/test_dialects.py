@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import aclosing
@@ -11,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kserve import metric
+from kserve import metric, steps
 from tokenizers import Tokenizer
 
 from gateway.generation import SamplingParams
-from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
+from gateway.generation.engine import Engine, EngineChunk
 from gateway.generation.request import GenerationRequest
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request
+from tests.waiting import until_told
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +47,6 @@ def ids_of(chunks: list[EngineChunk]) -> list[int]:
     return [token for chunk in chunks for token in chunk.ids]
 
 
-async def test_auto_takes_the_engine_step(triton: TritonServer) -> None:
-    async with TritonBackend(triton.grpc_url, "ensemble") as backend:
-        await backend.wait_ready(30)
-        features = backend.engine.features
-    assert (features.path, features.model, features.token_ids, features.prompt_ids) == (
-        "tokens",
-        "tensorrt_llm",
-        True,
-        True,
-    )
-    assert "stock" in features.reason
-    assert features.logprobs
-    assert features.max_top_logprobs == 20
-
-
-async def test_an_engine_model_can_be_configured_directly(triton: TritonServer, ask: Any) -> None:
-    async with TritonBackend(triton.grpc_url, "tensorrt_llm") as backend:
-        await backend.wait_ready(30)
-        assert backend.engine.features.path == "tokens"
-        assert len(ids_of(await collect(backend.engine, ask(4)))) == 4
-
-
 async def test_both_paths_give_the_same_tokens_and_log_probs(triton: TritonServer, ask: Any) -> None:
     answers = []
     for path in ("tokens", "ensemble"):
@@ -89,15 +66,6 @@ async def test_both_paths_give_the_same_tokens_and_log_probs(triton: TritonServe
     assert ensemble[0].prompt_tokens == len(ask().prompt.ids)
 
 
-async def test_an_unknown_model(triton: TritonServer) -> None:
-    async with TritonBackend(triton.grpc_url, "no_such_model") as backend:
-        with pytest.raises(EngineError) as error:
-            await backend.wait_ready(0.5)
-        assert error.value.kind is ErrorKind.UNSERVABLE
-        assert "no_such_model" in backend.status.reason
-        assert "'tensorrt_llm_bls'" in backend.status.reason
-
-
 async def test_a_bls_model_answers_as_the_ensemble_does(triton: TritonServer, ask: Any) -> None:
     async with (
         TritonBackend(triton.grpc_url, "tensorrt_llm_bls") as bls,
@@ -108,16 +76,8 @@ async def test_a_bls_model_answers_as_the_ensemble_does(triton: TritonServer, as
         chunks = await collect(bls.engine, ask(12))
         assert ids_of(chunks) == ids_of(await collect(ensemble.engine, ask(12)))
         assert chunks[-1].finish_reason == "length"
-        before = metric(triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter")
+        before = steps(triton)
         async with aclosing(bls.engine.generate(ask(1500))) as left:
             await anext(left)
-        await until(lambda: not metric(triton.metrics_url, "nv_trt_llm_request_metrics", "active"))
-        assert metric(triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter") - before < 1200
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until something holds; it is asked in a thread, so that it may wait for a server."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(holds):
-        assert time.monotonic() < deadline, "it took too long"
-        await asyncio.sleep(0.01)
+        await until_told(lambda: not metric(triton.metrics_url, "nv_trt_llm_request_metrics", "active"))
+        assert steps(triton) - before < 1200

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import yaml
-from kserve import Kserve
+from kserve import Kserve, steps
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
@@ -29,7 +28,6 @@ from tests.warm_gateways import WarmGateways
 EXAMPLE = Path(__file__).parents[2] / "examples" / "speculative"
 GATEWAY = Path(sys.executable).with_name("gateway")
 BLS = "tensorrt_llm_bls"
-TARGET = "tensorrt_llm"
 DRAFT_CONTEXT = 128
 BODY = {"messages": [{"role": "user", "content": "Count to ten."}], "temperature": 0, "ignore_eos": True}
 
@@ -88,16 +86,6 @@ def gateway(triton: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> I
         yield process
 
 
-def steps(triton: TritonServer, model: str = TARGET) -> float:
-    """Steps that an engine has taken."""
-    with urllib.request.urlopen(triton.metrics_url, timeout=5) as page:
-        text = page.read().decode()
-    for line in text.splitlines():
-        if line.startswith("nv_trt_llm_general_metrics{") and f'model="{model}"' in line:
-            return float(line.rpartition(" ")[2])
-    raise AssertionError(text)
-
-
 @pytest.mark.parametrize("by_logits", [False, True])
 def test_drafts_do_not_change_a_greedy_answer_and_save_steps(
     client: Kserve, triton: TritonServer, by_logits: bool
@@ -146,7 +134,12 @@ def test_a_chat_is_drafted_for_and_stays_the_targets_own(
     counts = []
     for number in (0, None):
         before = steps(triton)
-        counts.append((ask(gateway, model, num_draft_tokens=number, return_token_ids=True), steps(triton) - before))
+        counts.append(
+            (
+                ask(gateway, model, num_draft_tokens=number, return_token_ids=True),
+                steps(triton) - before,
+            )
+        )
     (plain, plain_steps), (drafted, drafted_steps) = counts
     assert drafted["choices"] == plain["choices"]
     by_ids = ask(gateway, "predicted", return_token_ids=True)

@@ -19,7 +19,6 @@ from gateway.text.prompt.prompt import Prompt
 from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request
-from tests.scripted_engine.replay import ScriptedServer
 
 pytestmark = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 
@@ -88,23 +87,9 @@ async def test_json_begins_an_object(ask: Ask) -> None:
     assert said.startswith("{")
 
 
-async def test_every_kind_is_discovered(backend: TritonBackend) -> None:
-    kinds = {"json", "json_schema", "regex", "ebnf_grammar", "structural_tag"}
-    assert backend.engine.features.guide_types == kinds
-
-
 async def test_a_mistake_in_a_guide_is_the_request_s(ask: Ask) -> None:
     with pytest.raises(EngineError, match="does not support this guide") as error:
         await ask("json_schema", '{"type": "strin"}')
     assert error.value.kind is ErrorKind.INVALID_REQUEST
     assert "strin" in error.value.detail
     assert (await ask("regex", "ab"))[0] == "ab"
-
-
-async def test_an_engine_without_a_guided_decoder(scripted_triton: ScriptedServer, path: Any) -> None:
-    with scripted_triton.without_guides():
-        async with TritonBackend(scripted_triton.grpc_url, "ensemble", path) as backend:
-            await backend.wait_ready(30)
-            features = backend.engine.features
-    assert (features.path, features.guide_types) == (path, frozenset())
-    assert features.capabilities["response_format"].how == "impossible"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +12,10 @@ import httpx
 import pytest
 from kserve import metric
 from slow_model import SLOW_TOP_P, write_slow_model
-from tokenizers import Tokenizer
 
-from gateway.generation import SamplingParams
-from gateway.text.prompt.prompt import Prompt
-from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.engine_requests import generation_request
 from tests.stack import GatewayProcess
+from tests.waiting import until_told
 
 # Quicker tests hold that a client that leaves frees the engine: by both transports, and for a hundred clients.
 pytestmark = pytest.mark.long
@@ -47,13 +40,6 @@ def triton(chat_repository: Path, model_dir: Path) -> Iterator[TritonServer]:
     ) as server:
         server.wait_ready()
         yield server
-
-
-@pytest.fixture
-async def backend(triton: TritonServer, path: Any) -> AsyncIterator[TritonBackend]:
-    async with TritonBackend(triton.grpc_url, "ensemble", path) as running:
-        await running.wait_ready(30)
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +78,6 @@ class Engine:
         return metric(self._url, "nv_trt_llm_general_metrics", "iteration_counter")
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until something holds; it is asked in a thread, so that it may wait for a server."""
-    deadline = time.monotonic() + seconds
-    while not await asyncio.to_thread(holds):
-        assert time.monotonic() < deadline, "it took too long"
-        await asyncio.sleep(0.005)
-
-
 async def within(bound: int, leave: Callable[[Engine], Awaitable[float]], triton: TritonServer) -> None:
     """Leave, and see the slot free within ``bound`` steps of what was seen, in one of three tries.
 
@@ -109,45 +87,11 @@ async def within(bound: int, leave: Callable[[Engine], Awaitable[float]], triton
     while len(took) < 3:
         engine = Engine(triton)
         seen = await leave(engine)
-        await until(lambda: engine.requests() == 0)  # noqa: B023 - called before the next turn
+        await until_told(lambda: engine.requests() == 0)  # noqa: B023 - called before the next turn
         took.append(engine.steps() - seen)
         if took[-1] <= bound:
             return
     raise AssertionError(f"steps after the leaving: {took}")
-
-
-@PATHS
-@pytest.mark.parametrize("how", ["closed", "task cancelled"])
-async def test_an_answer_that_is_not_read_on(
-    triton: TritonServer, backend: TritonBackend, model_dir: Path, how: str
-) -> None:
-    text = "In the beginning"
-    ids = Tokenizer.from_file(str(model_dir / "tokenizer.json")).encode(text).ids
-    sampling = SamplingParams(temperature=1.0, top_p=SLOW_TOP_P, seed=1)
-
-    async def leave(engine: Engine) -> float:
-        # The short prompt's step gives the first token, so that each token seen is one step.
-        request = generation_request(uuid.uuid4().hex, Prompt(text=text, ids=tuple(ids)), ENDLESS, params=sampling)
-        seen = 0
-        enough = asyncio.Event()
-
-        async def consume() -> None:
-            nonlocal seen
-            async with aclosing(backend.engine.generate(request)) as chunks:
-                async for chunk in chunks:
-                    seen += len(chunk.ids)
-                    if seen >= LEAVE_AT:
-                        enough.set()
-                        if how == "closed":
-                            return
-
-        task = asyncio.create_task(consume())
-        await asyncio.wait_for(enough.wait(), 30)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return seen
-
-    await within(2, leave, triton)
 
 
 def body(path: str, **more: Any) -> dict[str, Any]:
@@ -184,7 +128,7 @@ async def test_a_client_that_waits_no_longer_for_a_whole_answer(
     async def leave(engine: Engine) -> float:
         async with httpx.AsyncClient(timeout=30) as client:
             waiting = asyncio.create_task(client.post(f"{gateway.url}/v1/chat/completions", json=body(path)))
-            await until(lambda: engine.steps() >= LEAVE_AT)
+            await until_told(lambda: engine.steps() >= LEAVE_AT)
             seen = engine.steps()
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)

@@ -92,27 +92,6 @@ def refusal(call: Callable[[], object]) -> dict[str, Any]:
     return {"status": caught.value.status_code, **body}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("chunk", [1, [3, 1, 2]], ids=["one by one", "in groups"])
-def test_the_text_is_the_model_s_streamed_and_whole(
-    llmapi_triton: LlmapiServer, client: OpenAI, version: str, chunk: Any
-) -> None:
-    text = "  Two spaces,\n\n你好 مرحبا 🧑‍🚀 ha haha hahaha <b>"
-    llmapi_triton.play(turn(text=text + END), chunk=chunk)
-    whole, streamed = (ask(client, version, stream=stream, temperature=0) for stream in (False, True))
-    assert whole.text == streamed.text == text
-    assert whole.finish == streamed.finish == "stop"
-    assert whole[2:5] == streamed[2:5]
-    assert whole.estimated
-    assert (streamed.events > 1) == (version == "1.3")
-    for request in llmapi_triton.requests():
-        assert request["prompt"].startswith(f"{BOS}user\nhi")
-        assert request["prompt"].count(f"{BOS}user") == request["prompt"].count("user")
-        assert len(request["prompt_ids"]) == whole.prompt_tokens
-        assert request["ignored"] == {}
-        assert request["effective"]["greedy"]
-
-
 def test_what_looks_like_an_end_is_text(llmapi_triton: LlmapiServer, client: OpenAI) -> None:
     spelled = llmapi_triton.ids("the end is <|im_") + llmapi_triton.ids("end|> here")
     llmapi_triton.play(turn(ids=[*spelled, *llmapi_triton.ids(END)]))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
 from tests.engine_requests import generation_request
 from tests.scripted_engine.replay import ScriptedServer, turn, write_scripted_model
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -35,14 +36,6 @@ def leaving(chat_repository: Path, tmp_path: Path) -> Iterator[ScriptedServer]:
         yield server
     finally:
         server.triton.kill()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not holds():  # noqa: ASYNC110 - neither the server nor the backend announces it
-            await asyncio.sleep(0.02)
-
-    await asyncio.wait_for(poll(), 30)
 
 
 @pytest.mark.parametrize("transport", ["h2", "grpcio"])

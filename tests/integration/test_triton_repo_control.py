@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
-from kserve import Kserve, answers, infer_request, metric
+from kserve import Kserve, answers, infer_request, metric, steps
 
 from gateway_ops.local_stack.triton_installation import TritonStartError
-from gateway_ops.local_stack.tritonserver import EMBEDDING, MODELS, TritonServer
+from gateway_ops.local_stack.tritonserver import EMBEDDING, TritonServer
+from tests.waiting import wait_until
 
 LONG = 1900
 REQUESTS = "nv_trt_llm_request_metrics"
-FAILING_ENGINE = Path(__file__).with_name("failing_engine")
 
 
-def wait_until_idle(server: TritonServer, deadline_s: float = 20.0) -> None:
-    deadline = time.monotonic() + deadline_s
-    while metric(server.metrics_url, REQUESTS, "active"):
-        assert time.monotonic() < deadline, "the engine never became idle"
-        time.sleep(0.01)
-
-
-def steps(server: TritonServer) -> float:
-    return metric(server.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter")
+def wait_until_idle(server: TritonServer, seconds: float = 20) -> None:
+    wait_until(lambda: not metric(server.metrics_url, REQUESTS, "active"), seconds)
 
 
 def direct(prompt: list[int], **inputs: object) -> dict[str, object]:
@@ -127,10 +119,3 @@ def test_an_encoder_without_a_folder_fails_its_requests_alone(
         with pytest.raises(grpc.RpcError, match=r"\$\{EMBEDDING_MODEL_DIR\} is not set, so embedding has no model"):
             kserve.infer(EMBEDDING, text="hi")
         kserve.close()
-
-
-def test_a_second_server_beside_it_answers_by_name(triton: TritonServer, kserve: Kserve) -> None:
-    assert all(triton.model_ready(model) for model in MODELS)
-    assert not triton.model_ready("no_such_model")
-    with pytest.raises(grpc.RpcError):
-        kserve.stub.ModelInfer(infer_request("no_such_model"), timeout=5)

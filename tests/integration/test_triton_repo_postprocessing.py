@@ -9,25 +9,9 @@ from kserve import Kserve
 from gateway_ops.local_stack.tritonserver import TritonServer
 
 
-def test_postprocessing_breaks_no_character_with_an_id(kserve: Kserve, greeting: list[int]) -> None:
-    texts = [kserve.detokenize("with-an-id", [token]) for token in greeting]
-    assert "".join(texts) == "Grüße 你好 🙂"
-    assert all("\ufffd" not in text for text in texts)
-    assert kserve.detokenize("with-an-id", []) == ""
-
-
 def test_postprocessing_is_stateless_without_an_id(triton: TritonServer, kserve: Kserve, greeting: list[int]) -> None:
     assert "\ufffd" in "".join(kserve.detokenize("", [token]) for token in greeting)
     assert triton.log_path.read_text().count("a request without an id is decoded by itself") == 1
-
-
-@pytest.mark.parametrize("end", [{"FINISH_REASON": "length"}, {}])
-def test_an_unfinished_character_is_flushed(kserve: Kserve, greeting: list[int], end: dict[str, str]) -> None:
-    emoji = greeting[-4:]
-    name = f"flush-{len(end)}"
-    assert kserve.detokenize(name, emoji[:2]) == ""
-    assert kserve.detokenize(name, emoji[2:3] if end else [], **end) == "\ufffd"
-    assert kserve.detokenize(name, emoji[3:]) != "🙂"  # the id starts anew
 
 
 @pytest.mark.parametrize("name", ["BATCH_INDEX", "SEQUENCE_INDEX"])

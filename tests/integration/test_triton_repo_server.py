@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from kserve import Kserve
 from gateway_ops.local_stack.triton_installation import TritonStartError, find_tritonserver
 from gateway_ops.local_stack.tritonserver import MODELS, TritonServer, decisive_log_lines, free_ports
 from tests.bound_process import BoundProcess
+from tests.waiting import wait_until
 
 PARENT = """
 import sys, threading
@@ -40,13 +40,6 @@ def gone(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return state in "ZX"
-
-
-def wait_until_gone(pids: list[int], deadline_s: float = 20.0) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not all(map(gone, pids)):
-        assert time.monotonic() < deadline, f"still there: {[pid for pid in pids if not gone(pid)]}"
-        time.sleep(0.02)
 
 
 def answers(server: TritonServer) -> bool:
@@ -81,7 +74,7 @@ def test_killed_and_started_again_it_serves_on_the_same_ports(
         assert pid is not None
         stubs = children(pid)
     assert gone(pid)
-    wait_until_gone(stubs)
+    wait_until(lambda: all(map(gone, stubs)))
     assert not list(Path("/dev/shm").glob(f"{name}_*"))
     server.stop()  # a second time does nothing
 
@@ -100,7 +93,7 @@ def test_it_does_not_outlive_the_process_that_started_it(
         assert len(processes) == 6
         parent.send_signal(end)
         parent.wait(20)
-        wait_until_gone(processes)
+        wait_until(lambda: all(map(gone, processes)))
 
 
 def test_a_port_that_was_taken_meanwhile_is_given_up(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -70,28 +69,6 @@ def test_the_last_data_response_carries_the_final_flag(kserve: Kserve, model: st
         assert [answer.final for answer in answers] == [False] * (len(answers) - 1) + [True]
         assert answers[-1].ids
         assert [answer.finish_reason for answer in answers] == [""] * (len(answers) - 1) + ["length"]
-
-
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_an_end_token_ends_with_a_final_without_text(kserve: Kserve, model: str) -> None:
-    first = kserve.stream(model, text_input="hello", max_tokens=3, end_id=-1, exclude_input_in_output=True)[0].ids
-    answers = kserve.stream(model, text_input="hello", max_tokens=3, end_id=first[-1], stream=True)
-    assert [token for answer in answers for token in answer.ids] == first[: first.index(first[-1])]
-    assert answers[-1].final
-    assert answers[-1].finish_reason == "stop"
-
-
-@pytest.mark.parametrize("model", TEXT_MODELS)
-def test_answers_at_the_same_time_do_not_mix(kserve: Kserve, model: str) -> None:
-    def one(prompt: str) -> tuple[list[int], str]:
-        pieces = kserve.stream(model, text_input=prompt, max_tokens=100, end_id=-1, stream=True)
-        return [token for piece in pieces for token in piece.ids], "".join(piece.text for piece in pieces)
-
-    with ThreadPoolExecutor(len(PROMPTS)) as pool:
-        together = list(pool.map(one, PROMPTS))
-    for ids, text in together:
-        assert text == kserve.detokenize("", ids)
-    assert len({text for _, text in together}) > 1
 
 
 def test_two_streams_on_one_bls_instance_run_side_by_side(triton: TritonServer, kserve: Kserve) -> None:

@@ -14,7 +14,6 @@ from openai import OpenAI
 
 from gateway_ops.check.endpoint import describe_triton
 from gateway_ops.check.findings import Severity
-from tests.doubles.llmapi.server import BOS
 from tests.doubles.text.text_server import ADAPTER, MAX_MODEL_LEN, TextServer, vllm_model
 from tests.doubles.text.vllm_sampling import VERSIONS, drawn_logprob
 from tests.scripted_engine.replay import turn
@@ -22,7 +21,6 @@ from tests.stack import GatewayProcess
 
 NEWEST = "26.01"
 OLDEST = "24.11"
-TEXT = "  Two spaces,\n\n你好 مرحبا 🧑‍🚀 ha haha <b>"
 
 
 @pytest.fixture(scope="module")
@@ -76,27 +74,6 @@ def refusal(call: Any) -> tuple[int, Any]:
     return caught.value.status_code, caught.value.body
 
 
-@pytest.mark.parametrize("model", [*VERSIONS, "grpcio"])
-@pytest.mark.parametrize("chunk", [1, [3, 1, 2]], ids=["one by one", "in groups"])
-def test_text_finish_and_usage_are_vllm_s(text_triton: TextServer, client: OpenAI, model: str, chunk: Any) -> None:
-    text_triton.play(turn(text=TEXT), chunk=chunk)
-    answer = whole(client, model, temperature=0)
-    parts, finish, usage = streamed(client, model, temperature=0)
-    choice = answer.choices[0]
-    assert choice.message.content == "".join(parts) == TEXT
-    assert choice.finish_reason == finish == "stop"
-    assert len(parts) > 1
-    for request in text_triton.requests():
-        assert request["prompt"].startswith(f"{BOS}user\nhi")  # BOS is there once
-        assert request["prompt_ids"][:2] != request["prompt_ids"][:1] * 2
-        assert len(request["prompt_ids"]) == usage.prompt_tokens == answer.usage.prompt_tokens
-        if model != OLDEST:
-            assert request["generated"] == usage.completion_tokens == answer.usage.completion_tokens
-    estimated = getattr(answer.usage.completion_tokens_details, "estimated", False)
-    assert bool(estimated) == (model == OLDEST)
-    assert getattr(choice, "finish_reason_estimated", False) == (model == OLDEST)
-
-
 @pytest.mark.parametrize("model", [NEWEST, "grpcio", OLDEST])
 def test_a_stop_string_ends_the_request_in_the_engine(text_triton: TextServer, client: OpenAI, model: str) -> None:
     text_triton.play(turn(text="alpha beta gamma delta", pause=0.02))
@@ -145,13 +122,6 @@ def test_log_probs_are_those_of_the_drawn_tokens(text_triton: TextServer, client
         assert values == sorted(values, reverse=True)
         assert values == [] or (max(values) == pytest.approx(entry.logprob)) == bool(index % 2)
     assert [request["effective"]["logprobs"] for request in text_triton.requests()] == [top]
-
-
-def test_a_version_without_guides_refuses_them_by_name(text_triton: TextServer, client: OpenAI) -> None:
-    text_triton.play(turn(text="{}"))
-    for model in ("24.11", "24.12"):
-        status, body = refusal(lambda model=model: whole(client, model, response_format={"type": "json_object"}))
-        assert (status, body["param"]) == (400, "response_format")
 
 
 def test_an_adapter_goes_by_its_name(text_triton: TextServer, client: OpenAI) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.scripted import write_tokenizer
+from tests.openai.tools_harness import tools_folder
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer folder in which every byte is a token."""
-    return write_tokenizer(tmp_path_factory.mktemp("bytes"))
+def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer of bytes whose template shows tools."""
+    return tools_folder(tmp_path_factory.mktemp("shows"))

@@ -63,6 +63,8 @@ COMPLETIONS = frozenset(f"{_BOTH} {_COMPLETIONS}".split())
 CONSTRAINTS: tuple[tuple[str, object], ...] = (
     ("structural_tag", {"triggers": [], "structures": []}),
     ("structured_outputs", {"json": {"type": "object"}, "whitespace_pattern": " "}),
+    ("structured_outputs", {"regex": "a", "disable_any_whitespace": True}),
+    ("structured_outputs", {"regex": "a", "disable_additional_properties": True}),
     ("guided_whitespace_pattern", " "),
     ("guided_decoding_backend", "outlines"),
     ("grammar_lazy", True),

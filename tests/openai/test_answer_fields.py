@@ -10,7 +10,7 @@ import pytest
 
 from gateway.generation import EngineChunk
 from tests.app.harness import Gateway, gateway, says
-from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds
+from tests.app.scripted import MAX_SEQ_LEN, TEMPLATE, ByteIds
 from tests.openai.completions_harness import FEATURES, complete, joined, scores
 from tests.openai.tools_harness import TOOLS, call_text, tools_folder
 from tests.tokens.build import byte_level, write_folder
@@ -66,38 +66,6 @@ async def test_each_choice_names_its_own_stop(folder: Path) -> None:
         assert [choice["stop_reason"] for choice in choices] == [".", "!"]
 
 
-async def test_usage_so_far_counts_from_nothing(folder: Path) -> None:
-    ids = ByteIds(folder).of("Hello")
-    script = [EngineChunk(ids=ids[:3]), EngineChunk(ids=ids[3:]), EngineChunk(final=True, cached_tokens=2)]
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    async with gateway(folder, lambda _: script) as running:
-        chunks = _chunks((await running.chat(stream=True, stream_options=options)).content)
-        assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
-        counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
-        assert (counts[0], counts[-1]) == (0, 5)
-        assert counts == sorted(counts)
-        assert "prompt_tokens_details" not in chunks[0]["usage"]
-        assert chunks[-1]["usage"]["prompt_tokens_details"] == {"cached_tokens": 2, "audio_tokens": 0}
-        answer = await complete(running, echo=True, stream=True, stream_options=options)
-        chunks = _chunks(answer.content)
-        assert (chunks[0]["choices"][0]["text"], chunks[0]["usage"]["completion_tokens"]) == ("Hi", 0)
-
-
-async def test_what_nobody_knows_is_absent(folder: Path) -> None:
-    async with gateway(folder) as running:
-        for answer in (await running.chat(), await complete(running)):
-            body = answer.json()
-            assert "system_fingerprint" not in body
-            assert "prompt_tokens_details" not in body["usage"]
-        options = {"include_usage": True}
-        for answer in (
-            await running.chat(stream=True, stream_options=options),
-            await complete(running, stream=True, stream_options=options),
-        ):
-            assert b"system_fingerprint" not in answer.content
-            assert b'_details":null' not in answer.content
-
-
 @pytest.mark.parametrize("served", [False, True])
 async def test_padded_chunks_do_not_tell_the_lengths_of_tokens(folder: Path, served: bool) -> None:
     texts = ["a", "some", " longer words", "é\u2028", '"']
@@ -147,31 +115,6 @@ async def test_log_probs_name_tokens_by_their_ids_where_that_is_wanted(folder: P
         assert lists["text_offset"][:3] == [0, 1, 2]
 
 
-async def test_an_answer_without_detokenizing_is_its_ids(folder: Path) -> None:
-    async with gateway(folder) as running:
-        body = (await complete(running, detokenize=False, echo=True)).json()["choices"][0]
-        assert (body["text"], body["token_ids"]) == ("", ByteIds(folder).of("Hello"))
-        assert "prompt_token_ids" not in body
-        chunks = _chunks((await complete(running, detokenize=False, stream=True)).content)
-        assert {choice["text"] for chunk in chunks for choice in chunk["choices"]} == {""}
-        streamed = [index for chunk in chunks for index in chunk["choices"][0].get("token_ids", ())]
-        assert streamed == body["token_ids"]
-        error = (await running.chat(detokenize=False)).json()["error"]
-        assert (error["param"], error["code"]) == ("detokenize", "unsupported_parameter")
-
-
-async def test_every_chunk_of_a_choice_has_its_token_ids(folder: Path) -> None:
-    async with gateway(folder) as running:
-        chat = _chunks((await running.chat(return_token_ids=True, stream=True, n=2)).content)
-        texts = _chunks((await complete(running, return_token_ids=True, stream=True)).content)
-        for chunks, count in ((chat, 2), (texts, 1)):
-            ids = [choice["token_ids"] for chunk in chunks for choice in chunk["choices"]]
-            assert (ids[0], ids[-1]) == ([], [])
-            assert sorted(index for given in ids for index in given) == sorted(ByteIds(folder).of("Hello") * count)
-        plain = (await running.chat(stream=True)).text + (await complete(running, stream=True)).text
-        assert "token_ids" not in plain
-
-
 async def test_every_chunk_of_calls_has_its_token_ids(tmp_path: Path) -> None:
     text = f"Let me see. {call_text('weather', '{}')}"
     shows = tools_folder(tmp_path)
@@ -180,26 +123,6 @@ async def test_every_chunk_of_calls_has_its_token_ids(tmp_path: Path) -> None:
         choices = [choice for chunk in _chunks(answer.content) for choice in chunk["choices"]]
         assert any(choice["delta"].get("tool_calls") for choice in choices)
         assert [index for choice in choices for index in choice["token_ids"]] == ByteIds(shows).of(text)
-
-
-async def test_prompts_are_cut_by_tokens(folder: Path) -> None:
-    ids = ByteIds(folder).of("0123456789")
-
-    async def kept(**body: Any) -> tuple[int, ...]:
-        answer = await complete(running, "0123456789", max_tokens=1, **body)
-        assert answer.status_code == 200, answer.text
-        return running.engine.requests[-1].prompt.ids
-
-    async with gateway(folder) as running:
-        assert await kept(truncate_prompt_tokens=4) == tuple(ids[-4:])
-        assert await kept(truncate_prompt_tokens=4, truncation_side="right") == tuple(ids[:4])
-        assert await kept(truncate_prompt_tokens=40) == tuple(ids)
-        echoed = (await complete(running, "0123456789", truncate_prompt_tokens=4, echo=True)).json()["choices"][0]
-        assert echoed["text"] == "6789Hello"
-        whole = (await running.chat(return_token_ids=True, max_tokens=1)).json()["prompt_token_ids"]
-        cut = (await running.chat(return_token_ids=True, max_tokens=1, truncate_prompt_tokens=5)).json()
-        assert cut["prompt_token_ids"] == whole[-5:]
-        assert cut["usage"]["prompt_tokens"] == 5
 
 
 @pytest.mark.parametrize(
@@ -244,10 +167,3 @@ async def test_a_prompt_is_cut_to_what_fits_beside_the_answer(folder: Path) -> N
             assert error["param"] == param
         asked = {"max_completion_tokens": MAX_SEQ_LEN, "truncate_prompt_tokens": -1}
         assert (await running.chat(**asked)).json()["error"]["param"] == "max_completion_tokens"
-
-
-async def test_models_say_how_long_a_request_may_be(folder: Path) -> None:
-    async with gateway(folder) as running:
-        (listed,) = (await running.client.get("/v1/models")).json()["data"]
-        assert listed["max_model_len"] == MAX_SEQ_LEN
-        assert (await running.client.get(f"/v1/models/{MODEL}")).json()["max_model_len"] == MAX_SEQ_LEN

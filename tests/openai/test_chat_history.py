@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.app.harness import gateway, says
 from tests.app.scripted import write_tokenizer
-from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, guided_text, tools_folder, whole
+from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, whole
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "time", "arguments": '{"city":"Rome"}'}}
 LOOP: list[dict[str, Any]] = [
@@ -27,22 +25,6 @@ WITH_TOOLS = (
     "{% if tools %}{% for c in m.tool_calls %}<call>{{ c.function.arguments | tojson }}{{ c.function.name }}"
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
 )
-
-
-@pytest.fixture(scope="session")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("tools"))
-
-
-@pytest.mark.parametrize("choice", ["required", "none", None])
-async def test_calls_and_results_that_a_template_does_not_show_are_plain_text(folder: Path, choice: str | None) -> None:
-    text = guided_text(("time", {"city": "Rome"}))
-    async with gateway(folder, says(folder, text), features=GUIDED, max_seq_len=4096) as running:
-        more = {} if choice is None else {"tools": TOOLS, "tool_choice": choice}
-        answer = await whole(running, messages=LOOP, **more)
-        assert PLAIN in running.engine.requests[0].prompt.text
-        message = answer.choices[0].message
-        assert bool(message.tool_calls) == (choice == "required")
 
 
 async def test_the_next_turn_has_the_call_as_the_guide_made_it(folder: Path) -> None:
@@ -64,53 +46,6 @@ async def test_no_choice_of_tools_hides_earlier_calls(shows: Path, tmp_path: Pat
         assert '<call>{"city": "Rome"}time' in running.engine.requests[0].prompt.text
         await whole(running, messages=LOOP, tools=TOOLS, tool_choice="none")
         assert PLAIN in running.engine.requests[1].prompt.text
-
-
-async def test_names_of_participants_stand_before_their_words(folder: Path) -> None:
-    messages = [
-        {"role": "user", "name": "ann", "content": "Hi"},
-        {"role": "assistant", "name": "bot", "content": "Yes?"},
-        {"role": "user", "name": "ann", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-    ]
-    async with gateway(folder, max_seq_len=4096) as running:
-        assert (await running.chat(messages=messages)).status_code == 200
-        assert running.engine.requests[0].prompt.text == (
-            "<|im_start|>user\nann: Hi<|im_end|>\n<|im_start|>assistant\nbot: Yes?<|im_end|>\n"
-            "<|im_start|>user\nann: a\nb<|im_end|>\n<|im_start|>assistant\n"
-        )
-
-
-async def test_the_old_form_of_calls_is_shown_too(folder: Path) -> None:
-    messages = [
-        LOOP[0],
-        {"role": "assistant", "content": None, "function_call": CALL["function"]},
-        {"role": "function", "name": "time", "content": "Noon."},
-    ]
-    async with gateway(folder, max_seq_len=4096) as running:
-        assert (await running.chat(messages=messages)).status_code == 200
-        assert PLAIN in running.engine.requests[0].prompt.text
-
-
-async def test_control_tokens_in_plain_calls_and_names_stay_text(folder: Path) -> None:
-    function = {"name": "time<|im_end|>", "arguments": '{"a": "<|im_start|>"}'}
-    messages = [
-        {**LOOP[0], "name": "<|im_end|>"},
-        {"role": "assistant", "tool_calls": [{**CALL, "function": function}]},
-        LOOP[2],
-    ]
-    async with gateway(folder, max_seq_len=4096) as running:
-        assert (await running.chat(messages=messages)).status_code == 200
-        prompt = running.engine.requests[0].prompt
-        assert '[{"name": "time<|im_end|>", "arguments": {"a": "<|im_start|>"}}]' in prompt.text
-        assert (prompt.ids.count(256), prompt.ids.count(257)) == (4, 3)
-
-
-async def test_a_system_message_that_would_vanish_is_refused(tmp_path: Path) -> None:
-    own = write_tokenizer(tmp_path, "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}")
-    async with gateway(own) as running:
-        answer = await running.chat(messages=[{"role": "system", "content": "x"}, LOOP[0]])
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == "messages[0].role"
 
 
 async def test_a_template_of_the_request_is_looked_at_too(shows: Path) -> None:

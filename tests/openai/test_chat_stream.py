@@ -42,71 +42,6 @@ def checked(content: bytes) -> list[ChatCompletionChunk]:
     return result
 
 
-async def test_byte_for_byte(folder: Path) -> None:
-    ids = ByteIds(folder).of('a"é')
-    async with gateway(folder, lambda _: chunks(ids)) as running:
-        answer = await running.client.post("/v1/chat/completions", json=STREAM)
-        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-        assert answer.headers["cache-control"] == "no-cache"
-        assert answer.headers["x-accel-buffering"] == "no"
-        assert "content-length" not in answer.headers
-        first = json.loads(events(answer.content)[0])
-        head = (
-            f'{{"id":"{first["id"]}","object":"chat.completion.chunk","created":{first["created"]},"model":"scripted",'
-            '"choices":[{"index":0,"delta":'
-        )
-        deltas = ['{"role":"assistant","content":""}', '{"content":"a"}', '{"content":"\\""}', '{"content":"é"}']
-        expected = [head + delta + ',"logprobs":null,"finish_reason":null}]}' for delta in deltas]
-        expected += [head + '{},"logprobs":null,"finish_reason":"stop","stop_reason":null}]}', "[DONE]"]
-        assert answer.content.decode() == "".join(f"data: {event}\n\n" for event in expected)
-        assert first["id"].startswith("chatcmpl-")
-        checked(answer.content)
-
-
-async def test_no_event_has_what_some_clients_take_for_a_line_end(folder: Path) -> None:
-    text = "a\u2028b\u2029c\x85d\u2026é"
-    ids = ByteIds(folder).of(text)
-    async with gateway(folder, lambda _: chunks(ids)) as running:
-        answer = await running.client.post("/v1/chat/completions", json=STREAM)
-        lines = [line for line in answer.text.splitlines() if line]
-        assert all(line.startswith("data: ") for line in lines)
-        deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines[:-1]]
-        assert "".join(delta.get("content", "") for delta in deltas) == text
-
-
-async def test_usage_comes_last_when_it_is_wanted(folder: Path) -> None:
-    async with gateway(folder) as running:
-        body = {**STREAM, "stream_options": {"include_usage": True}}
-        answer = await running.client.post("/v1/chat/completions", json=body)
-        chunks = checked(answer.content)
-        assert chunks[-1].choices == []
-        assert chunks[-1].usage is not None
-        assert chunks[-1].usage.completion_tokens == 5
-        assert all(json.loads(data)["usage"] is None for data in events(answer.content)[:-2])
-        whole = (await running.chat()).json()
-        assert whole["usage"] == chunks[-1].usage.model_dump(exclude_unset=True)
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == "Hello"
-
-
-async def test_log_probs_of_a_stream_equal_those_of_the_whole(folder: Path) -> None:
-    ids = ByteIds(folder).of("Hé!")
-
-    def script(request: Any) -> Any:
-        return [*(EngineChunk(ids=[i], logprobs=[-i / 100]) for i in ids), EngineChunk(final=True)]
-
-    async with gateway(folder, script) as running:
-        whole = (await running.chat(logprobs=True)).json()["choices"][0]["logprobs"]["content"]
-        answer = await running.client.post("/v1/chat/completions", json={**STREAM, "logprobs": True})
-        streamed = [
-            entry.model_dump()
-            for chunk in checked(answer.content)
-            if chunk.choices[0].logprobs
-            for entry in chunk.choices[0].logprobs.content or []
-        ]
-        assert streamed == whole
-        assert len(streamed) == 4
-
-
 async def test_a_stop_string_ends_the_stream_and_releases_the_engine(folder: Path) -> None:
     ids, never = ByteIds(folder).of("Hello"), asyncio.Event()
 
@@ -130,36 +65,6 @@ async def test_what_is_ready_leaves_in_one_write_with_an_event_a_token(folder: P
         writes = [data async for data in answer.aiter_raw()]
         assert len(checked(b"".join(writes))) == 1 + 5 + 1
         assert len(writes) < 5
-
-
-async def test_an_error_before_the_first_response_has_its_status(folder: Path) -> None:
-    for kind, status in ((ErrorKind.QUEUE_FULL, 429), (ErrorKind.UNAVAILABLE, 503)):
-        failure = EngineError(kind, "Not now.")
-        async with gateway(folder, lambda _, failure=failure: [failure]) as running:
-            answer = await running.client.post("/v1/chat/completions", json=STREAM)
-            assert answer.status_code == status
-            assert answer.headers["content-type"] == "application/json"
-            assert answer.json()["error"]["message"] == "Not now."
-
-
-async def test_an_error_after_it_is_an_event_and_no_done(folder: Path) -> None:
-    ids = ByteIds(folder).of("He")
-
-    def script(request: Any) -> Any:
-        return [*(EngineChunk(ids=[i]) for i in ids), EngineError(ErrorKind.UNAVAILABLE, "Triton left.", "secret")]
-
-    async with gateway(folder, script, served=True) as running:
-        answer = await running.client.post("/v1/chat/completions", json=STREAM)
-        assert answer.status_code == 200
-        *rest, last = events(answer.content)
-        assert [json.loads(data)["choices"][0]["delta"].get("content") for data in rest] == ["", "H", "e"]
-        assert json.loads(last) == {
-            "error": {"message": "Triton left.", "type": "server_error", "param": None, "code": "service_unavailable"}
-        }
-        assert b"secret" not in answer.content
-        async with httpx.AsyncClient(base_url=running.client.base_url) as other:  # that connection is closed
-            metrics = (await other.get("/metrics")).text
-        assert 'gateway_engine_failures_total{kind="unavailable",model="scripted"} 1.0' in metrics
 
 
 async def test_a_deadline_inside_a_stream_is_an_error_event(folder: Path) -> None:
@@ -317,12 +222,3 @@ async def test_a_client_that_leaves_before_the_first_token_closes_the_engine(fol
             asking.cancel()
             await asyncio.wait_for(running.engine.left.wait(), 5)
             assert await in_flight(running) == (0, 1)
-
-
-async def test_many_streams_side_by_side(folder: Path) -> None:
-    ids = ByteIds(folder).of("Hello, all of you!")
-    async with gateway(folder, lambda _: chunks(ids), served=True) as running:
-        answers = await asyncio.gather(*(running.client.post("/v1/chat/completions", json=STREAM) for _ in range(32)))
-        texts = {"".join(c.choices[0].delta.content or "" for c in checked(answer.content)) for answer in answers}
-        assert texts == {"Hello, all of you!"}
-        assert len({checked(answer.content)[0].id for answer in answers}) == 32

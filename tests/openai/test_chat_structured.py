@@ -13,18 +13,13 @@ from gateway.generation import Capability
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL
 from tests.openai import peer_parameters as peers
-from tests.openai.tools_harness import CITY, GUIDED, TOOLS, UNGUIDED, accumulated, streamed, tool, tools_folder, whole
+from tests.openai.tools_harness import CITY, GUIDED, TOOLS, UNGUIDED, accumulated, streamed, tool, whole
 
 VALIDATE = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
 
 
 def schema_format(schema: Any, **more: Any) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
-
-
-@pytest.fixture(scope="session")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("structured"))
 
 
 @pytest.mark.parametrize(
@@ -104,47 +99,12 @@ async def test_the_type_of_a_form_decides_which_guide_it_takes(folder: Path) -> 
             assert (error["param"], error["code"]) == ("response_format", "unsupported_parameter")
 
 
-async def test_free_text_has_no_guide(folder: Path) -> None:
-    async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
-        await whole(running, response_format={"type": "text"})
-        assert running.engine.requests[0].params.guide is None
-
-
 async def test_structural_tags_go_only_where_they_are_taken(folder: Path) -> None:
     tag = {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": CITY}}
     async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
         error = (await running.chat(response_format=tag)).json()["error"]
         assert (error["param"], error["code"]) == ("response_format", "unsupported_parameter")
         assert "ebnf_grammar" in error["message"]
-
-
-async def test_deviations_from_the_strict_subset_are_named_and_served(folder: Path) -> None:
-    loose = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"anyOf": [{"type": "object"}]}}}
-    async with gateway(folder, features=GUIDED, max_seq_len=4096) as running:
-        answer = await running.chat(response_format=schema_format(loose, strict=True))
-        path = "response_format.json_schema.schema"
-        assert answer.headers["x-strict-schema-deviations"] == (
-            f"{path}.additionalProperties, {path}.required, {path}.properties.b.anyOf[0].additionalProperties"
-        )
-        for body in (schema_format(loose), schema_format(CITY, strict=True)):
-            assert "x-strict-schema-deviations" not in (await running.chat(response_format=body)).headers
-
-
-async def test_a_cut_answer_ends_with_length(folder: Path) -> None:
-    async with gateway(
-        folder, says(folder, json.dumps({"city": "Rome"})), features=GUIDED, max_seq_len=4096
-    ) as running:
-        choice = (await whole(running, response_format=schema_format(CITY), max_tokens=5)).choices[0]
-        assert (choice.finish_reason, choice.message.content) == ("length", '{"cit')
-        assert choice.message.refusal is None
-
-
-async def test_without_guidance_it_is_refused(folder: Path) -> None:
-    async with gateway(folder, features=UNGUIDED) as running:
-        for body in ({"response_format": {"type": "json_object"}}, {"guided_regex": "a+"}):
-            error = (await running.chat(**body)).json()["error"]
-            assert (error["param"], error["code"]) == (next(iter(body)), "unsupported_parameter")
-        assert running.engine.requests == []
 
 
 @pytest.mark.parametrize(
@@ -261,62 +221,6 @@ async def test_what_is_wrong_in_a_schema_is_named_by_its_path(folder: Path, sche
         assert running.engine.requests == []
 
 
-@pytest.mark.parametrize(
-    ("schema", "guided"),
-    [
-        (
-            {"properties": {"a": {"type": "boolean"}, "b": {"$ref": "#/properties/a"}}},
-            {
-                "type": "object",
-                "properties": {"a": {"type": "boolean"}, "b": {"$ref": "#/$defs/part0"}},
-                "additionalProperties": False,
-                "$defs": {"part0": {"type": "boolean"}},
-            },
-        ),
-        (
-            {"properties": {"n": {"properties": {"next": {"$ref": "#/properties/n"}}}}},
-            {
-                "type": "object",
-                "properties": {
-                    "n": {
-                        "type": "object",
-                        "properties": {"next": {"$ref": "#/$defs/part0"}},
-                        "additionalProperties": False,
-                    }
-                },
-                "additionalProperties": False,
-                "$defs": {
-                    "part0": {
-                        "type": "object",
-                        "properties": {"next": {"$ref": "#/$defs/part0"}},
-                        "additionalProperties": False,
-                    }
-                },
-            },
-        ),
-        (
-            {"$ref": "#/$defs/a%20b~1c", "$defs": {"a b/c": {"type": "null"}}},
-            {"type": "null", "$defs": {"part0": {"type": "null"}}},
-        ),
-        (
-            {"$defs": {"part0": {"type": "null"}}, "anyOf": [{"$ref": "#/$defs/part0"}, {"$ref": "#/anyOf/0"}]},
-            {
-                "anyOf": [{"$ref": "#/$defs/part0"}, {"$ref": "#/$defs/part1"}],
-                "$defs": {"part0": {"type": "null"}, "part1": {"$ref": "#/$defs/part0"}},
-            },
-        ),
-    ],
-    ids=["a property", "itself", "escaped", "a taken name"],
-)
-async def test_references_may_point_anywhere_in_the_schema(folder: Path, schema: Any, guided: Any) -> None:
-    async with gateway(folder, features=GUIDED) as running:
-        answer = await running.chat(response_format=schema_format(schema))
-        assert answer.status_code == 200, answer.text
-        guide = running.engine.requests[0].params.guide
-        assert guide is not None
-        assert json.loads(guide.text) == guided
-
-
 async def test_schemas_that_would_take_long_are_refused_soon(folder: Path) -> None:
     constants = {"oneOf": [{"const": index} for index in range(3000)]}
     doubling: Any = {
@@ -347,6 +251,10 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
             error = (await running.chat(response_format=schema_format(schema))).json()["error"]
             assert error["type"] == "invalid_request_error"
             assert running.engine.requests == []
+
+
+CALLS = [{"id": "call_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_a"}
 
 
 @pytest.mark.parametrize(
@@ -428,6 +336,15 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
         ({"tools": [tool("f", {"type": "object", "multipleOf": 2}, strict=True)], "tool_choice": "required"},
          "tools[0].function.parameters.multipleOf"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "call_a"}]}, "messages[0].tool_call_id"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": CALLS}, {**RESULT, "tool_call_id": "call_b"}]},
+            "messages[1].tool_call_id",
+        ),
+        ({"messages": [RESULT, {"role": "assistant", "tool_calls": CALLS}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "assistant", "tool_calls": CALLS}, RESULT, RESULT]}, "messages[2].tool_call_id"),
+        ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages[0].name"),
     ],
     ids=lambda value: str(value)[:70],
 )  # fmt: skip
@@ -437,29 +354,3 @@ async def test_what_is_wrong_is_named(shows: Path, body: dict[str, Any], param: 
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]["param"] == param
         assert running.engine.requests == []
-
-
-CALLS = [{"id": "call_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_a"}
-
-
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([{"role": "tool", "content": "x"}], "messages[0].tool_call_id"),
-        ([{"role": "tool", "content": "x", "tool_call_id": "call_a"}], "messages[0].tool_call_id"),
-        (
-            [{"role": "assistant", "tool_calls": CALLS}, {"role": "tool", "content": "x", "tool_call_id": "call_b"}],
-            "messages[1].tool_call_id",
-        ),
-        ([RESULT, {"role": "assistant", "tool_calls": CALLS}], "messages[0].tool_call_id"),
-        ([{"role": "assistant", "tool_calls": CALLS}, RESULT, RESULT], "messages[2].tool_call_id"),
-        ([{"role": "function", "name": "f", "content": "x"}], "messages[0].name"),
-    ],
-    ids=lambda value: str(value)[:70],
-)
-async def test_a_conversation_that_does_not_fit_together(shows: Path, messages: Any, param: str) -> None:
-    async with gateway(shows, features=GUIDED) as running:
-        answer = await running.chat(messages=messages)
-        assert answer.status_code == 400, answer.text
-        assert answer.json()["error"]["param"] == param

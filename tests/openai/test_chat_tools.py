@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,9 @@ import pytest
 import tokenizers
 
 from gateway.generation import EngineChunk, GenerationRequest
-from gateway.settings import ConfigError
 from tests.app.harness import USER, gateway, says
-from tests.app.scripted import MODEL, ByteIds, Step, write_tokenizer
+from tests.app.scripted import MODEL, ByteIds, write_tokenizer
 from tests.openai.tools_harness import (
-    ALL_KINDS,
-    CITY,
     GUIDED,
     SHOWS_TOOLS,
     TOOLS,
@@ -31,39 +27,8 @@ from tests.openai.tools_harness import (
     whole,
 )
 
-
-@pytest.fixture(scope="session")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("tools"))
-
-
 ROME = '{"city": "Rome"}'
 TWO = f"Let me see. {call_text('weather', ROME)}\n{call_text('time', ROME)}"
-
-
-async def test_calls_of_the_model_s_own_free_will(shows: Path) -> None:
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS)).choices[0]
-        assert choice.finish_reason == "tool_calls"
-        assert choice.message.content == "Let me see."
-        calls = choice.message.tool_calls or []
-        assert [(call.type, call.function.name, call.function.arguments) for call in calls] == [
-            ("function", "weather", ROME),
-            ("function", "time", ROME),
-        ]
-        assert len({call.id for call in calls}) == 2
-        assert all(call.id.startswith("call_") and len(call.id) == 29 for call in calls)
-        found = accumulated(await streamed(running, tools=TOOLS))
-        assert (found["content"], found["finish_reason"]) == ("Let me see.", "tool_calls")
-        assert [(call["name"], call["arguments"]) for call in found["calls"]] == [("weather", ROME), ("time", ROME)]
-
-
-async def test_content_alone_with_tools_at_hand(shows: Path) -> None:
-    async with gateway(shows, says(shows, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS, tool_choice="auto")).choices[0]
-        assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("Sunny.", None, "stop")
-        found = accumulated(await streamed(running, tools=TOOLS))
-        assert (found["content"], found["calls"], found["finish_reason"]) == ("Sunny.", [], "stop")
 
 
 async def test_a_stream_without_text_and_calls_ends_with_empty_content(shows: Path) -> None:
@@ -72,96 +37,6 @@ async def test_a_stream_without_text_and_calls_ends_with_empty_content(shows: Pa
         assert (answer["content"], answer["calls"]) == ("", [])
         message = {"role": "assistant", "content": answer["content"]}
         await whole(running, messages=[*USER, message, *USER], tools=TOOLS)
-
-
-async def test_what_the_template_is_shown(shows: Path) -> None:
-    async with gateway(shows, says(shows, "x"), features=GUIDED, max_seq_len=4096) as running:
-        allowed = {"type": "function", "function": {"name": "time"}}
-        for choice, names in (
-            ("auto", ["weather", "time"]),
-            ("none", []),
-            ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [allowed]}}, ["time"]),
-            ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [allowed]}}, ["weather", "time"]),
-            (allowed, ["weather", "time"]),
-        ):
-            await whole(running, tools=TOOLS, tool_choice=choice)
-            parts = running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
-            assert [json.loads(part)["function"]["name"] for part in parts] == names
-        first = json.loads(running.engine.requests[0].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1])
-        assert first == {
-            "type": "function",
-            "function": {"name": "weather", "description": "Looks out of the window.", "parameters": CITY},
-        }
-
-
-@pytest.mark.parametrize(
-    ("choice", "names", "finish"),
-    [
-        ("required", ["weather", "time"], "tool_calls"),
-        ({"type": "function", "function": {"name": "time"}}, ["time"], "stop"),
-        (
-            {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "time"}}]},
-            },
-            ["time"],
-            "tool_calls",
-        ),
-    ],
-    ids=["required", "named", "allowed"],
-)
-async def test_a_demanded_call_is_guided(shows: Path, choice: Any, names: list[str], finish: str) -> None:
-    text = guided_text(("time", {"city": "Rome"}))
-    async with gateway(shows, says(shows, text), features=GUIDED, max_seq_len=4096) as running:
-        answer = (await whole(running, tools=TOOLS, tool_choice=choice)).choices[0]
-        assert answer.message.content is None
-        assert [call.function.name for call in answer.message.tool_calls or []] == ["time"]
-        assert answer.finish_reason == finish
-        guide = running.engine.requests[0].params.guide
-        assert guide is not None
-        assert guide.kind == "json_schema"
-        schema = json.loads(guide.text)
-        items = schema["items"].get("anyOf", [schema["items"]])
-        assert [item["properties"]["name"] for item in items] == [{"const": name} for name in names]
-        assert all(item["properties"]["arguments"] == CITY for item in items)
-        assert schema.get("maxItems") == (1 if finish == "stop" else None)
-        chunks = await streamed(running, tools=TOOLS, tool_choice=choice)
-        found = accumulated(chunks)
-        assert found["content"] is None
-        assert found["finish_reason"] == finish
-        assert [(call["name"], json.loads(call["arguments"])) for call in found["calls"]] == [
-            ("time", {"city": "Rome"})
-        ]
-        deltas = [each for chunk in chunks for each in chunk.choices[0].delta.tool_calls or []]
-        assert len(deltas) > len("Rome")  # a guided call streams as it forms
-
-
-async def test_one_call_only(shows: Path) -> None:
-    async with gateway(shows, says(shows, TWO), features=GUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS, parallel_tool_calls=False)).choices[0]
-        assert [call.function.name for call in choice.message.tool_calls or []] == ["weather"]
-        await running.chat(tools=TOOLS, parallel_tool_calls=False, tool_choice="required")
-        guide = running.engine.requests[-1].params.guide
-        assert guide is not None
-        assert json.loads(guide.text)["maxItems"] == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        call_text("unknown", ROME),
-        '<tool_call>\n{"name": "weather", "arguments": {"city": \n</tool_call>',
-        '<tool_call>\n{"name": "weather"',
-    ],
-)
-async def test_a_broken_call_is_content(shows: Path, text: str) -> None:
-    async with gateway(shows, says(shows, text), features=UNGUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS)).choices[0]
-        assert choice.finish_reason == "stop"
-        assert choice.message.tool_calls is None
-        assert choice.message.content
-        found = accumulated(await streamed(running, tools=TOOLS))
-        assert (found["content"], found["calls"], found["finish_reason"]) == (choice.message.content, [], "stop")
 
 
 @pytest.mark.parametrize(("keepalive_s", "comments"), [(60.0, False), (0.01, True)])
@@ -184,59 +59,6 @@ async def test_a_held_call_is_silence_and_not_a_comment_for_each_token(
         answer = await running.chat(stream=True, max_tokens=500, tools=TOOLS)
         assert (": waiting" in answer.text) is comments
         assert '"finish_reason":"tool_calls"' in answer.text
-
-
-async def test_a_call_that_was_cut_is_content_with_length(shows: Path) -> None:
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS, max_tokens=40)).choices[0]
-        assert (choice.finish_reason, choice.message.tool_calls) == ("length", None)
-        guided = says(shows, guided_text(("time", {"city": "Rome"})))
-    async with gateway(shows, guided, features=GUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, tools=TOOLS, tool_choice="required", max_tokens=40)).choices[0]
-        assert choice.finish_reason == "length"  # as OpenAI: the beginning of a call, and the reason why it is no more
-        assert (choice.message.tool_calls or [])[0].function.name == "time"
-
-
-async def test_the_old_form(shows: Path) -> None:
-    functions = [each["function"] for each in TOOLS]
-    async with gateway(shows, says(shows, TWO), features=GUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, functions=functions)).choices[0]
-        assert choice.finish_reason == "function_call"
-        assert choice.message.tool_calls is None
-        assert choice.message.function_call is not None
-        assert (choice.message.function_call.name, choice.message.function_call.arguments) == ("weather", ROME)
-        chunks = await streamed(running, functions=functions, function_call="auto")
-        parts = [part for chunk in chunks for part in [chunk.choices[0].delta.function_call] if part]
-        assert parts[0].name == "weather"
-        assert "".join(part.arguments or "" for part in parts) == ROME
-        assert chunks[-1].choices[0].finish_reason == "function_call"
-    named = says(shows, guided_text(("time", {"city": "Rome"})))
-    async with gateway(shows, named, features=GUIDED, max_seq_len=4096) as running:
-        choice = (await whole(running, functions=functions, function_call={"name": "time"})).choices[0]
-        guide = running.engine.requests[-1].params.guide
-        assert guide is not None
-        assert json.loads(guide.text)["maxItems"] == 1
-        assert choice.finish_reason == "stop"
-        assert choice.message.function_call is not None
-        assert choice.message.function_call.name == "time"
-
-
-async def test_the_conversation_goes_back_through_the_template(shows: Path) -> None:
-    calls = [{"id": "call_a", "type": "function", "function": {"name": "time", "arguments": ROME}}]
-    conversation = [
-        *USER,
-        {"role": "assistant", "content": None, "tool_calls": calls, "reasoning_content": "Hm."},
-        {"role": "tool", "tool_call_id": "call_a", "content": "noon"},
-        {"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": ""}},
-        {"role": "function", "name": "weather", "content": "sun"},
-    ]
-    async with gateway(shows, says(shows, "x"), features=UNGUIDED, max_seq_len=4096) as running:
-        await whole(running, messages=conversation, tools=TOOLS)
-        text = running.engine.requests[0].prompt.text.partition("<|im_start|>")[2]
-        assert '<call>call_a {"city": "Rome"}Hm.<|im_end|>' in text
-        assert "tool\nnoon<result call_a time>" in text
-        assert "<call>call_3 {}<|im_end|>" in text
-        assert "tool\nsun<result call_3 weather>" in text
 
 
 async def test_ids_of_nine_where_the_template_takes_no_others(tmp_path: Path) -> None:
@@ -282,34 +104,6 @@ async def test_several_choices_and_what_belongs_to_their_tokens(shows: Path) -> 
             assert len(accumulated(chunks, index)["calls"]) == 2
 
 
-async def test_stop_strings_are_looked_for_in_content_only(shows: Path) -> None:
-    text = "One. Two. " + call_text("weather", '{"city": "Two."}')
-    async with gateway(shows, says(shows, text), features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await whole(running, tools=TOOLS, stop=["arguments", 'Two."'])
-        assert answer.choices[0].message.content == "One. Two."
-        assert [call.function.arguments for call in answer.choices[0].message.tool_calls or []] == ['{"city": "Two."}']
-        answer = await whole(running, tools=TOOLS, stop="Two")
-        choice = answer.choices[0]
-        assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("One. ", None, "stop")
-        assert answer.usage is not None
-        assert answer.usage.completion_tokens == len("One. Two")
-        answer = await whole(running, tools=TOOLS, stop="Two", include_stop_str_in_output=True)
-        assert answer.choices[0].message.content == "One. Two"
-        assert accumulated(await streamed(running, tools=TOOLS, stop="Two"))["content"] == "One. "
-
-
-async def test_strict_tools_are_guided_where_the_engine_has_structural_tags(shows: Path) -> None:
-    features = dataclasses.replace(GUIDED, guide_types=ALL_KINDS)
-    strict = [tool("weather", strict=True)]
-    async with gateway(shows, says(shows, TWO), features=features, max_seq_len=4096) as running:
-        await whole(running, tools=strict)
-        guide = running.engine.requests[0].params.guide
-        assert guide is not None
-        assert guide.kind == "structural_tag"
-        await whole(running, tools=[tool("weather")])
-        assert running.engine.requests[1].params.guide is None
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_strict_arguments_that_do_not_fit_are_an_error(shows: Path, stream: bool) -> None:
     strict = [tool("weather", strict=True)]
@@ -325,17 +119,6 @@ async def test_strict_arguments_that_do_not_fit_are_an_error(shows: Path, stream
         else:
             assert "[DONE]" not in answer.text
             assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "invalid_model_output"
-
-
-async def test_a_template_without_tools(folder: Path) -> None:
-    text = guided_text(("time", {"city": "Rome"}))
-    async with gateway(folder, says(folder, text), features=GUIDED, max_seq_len=4096) as running:
-        rejected = (await running.chat(tools=TOOLS)).json()["error"]
-        assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
-        choice = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0]
-        assert [call.function.name for call in choice.message.tool_calls or []] == ["time"]
-        plain = (await whole(running, tools=TOOLS, tool_choice="none")).choices[0]
-        assert plain.message.content == text
 
 
 async def test_a_demand_without_guidance(shows: Path) -> None:
@@ -429,42 +212,6 @@ async def test_special_tokens_are_for_the_parser_and_never_for_the_client(tmp_pa
         assert (found["content"], len(found["calls"])) == ("One", 1)
         plain = (await whole(running)).choices[0].message.content
         assert plain == f"One {call_text('weather', ROME)[11:-12]}"
-
-
-async def test_an_engine_whose_text_lacks_the_markers(tmp_path: Path) -> None:
-    own = with_special_markers(tmp_path)
-    features = dataclasses.replace(GUIDED, token_ids=False, prompt_ids=False, path="ensemble", logprobs=False)
-
-    def script(request: GenerationRequest) -> list[Step]:
-        return [EngineChunk(text=guided_text(("time", {"city": "Rome"}))), EngineChunk(text="<|im_end|>", final=True)]
-
-    async with gateway(own, script, features=features, max_seq_len=4096) as running:
-        rejected = (await running.chat(tools=TOOLS)).json()["error"]
-        assert (rejected["param"], rejected["code"]) == ("tools", "unsupported_parameter")
-        choice = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0]
-        assert [call.function.name for call in choice.message.tool_calls or []] == ["time"]
-
-
-async def test_calls_may_stream_while_they_form(shows: Path) -> None:
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, max_seq_len=4096) as running:
-        whole_calls = [c for c in await streamed(running, tools=TOOLS) if c.choices[0].delta.tool_calls]
-        assert len(whole_calls) == 4  # each at once: its start and its arguments
-    eager = {"tool_call_streaming": "eager", "max_seq_len": 4096}
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, **eager) as running:
-        chunks = await streamed(running, tools=TOOLS)
-        assert len([c for c in chunks if c.choices[0].delta.tool_calls]) > 10
-        found = accumulated(chunks)
-        assert [(call["name"], call["arguments"]) for call in found["calls"]] == [("weather", ROME), ("time", ROME)]
-
-
-async def test_the_family_is_told_and_can_be_set(shows: Path) -> None:
-    async with gateway(shows, features=UNGUIDED, max_seq_len=4096) as running:
-        assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "hermes"
-    async with gateway(shows, features=UNGUIDED, max_seq_len=4096, family="llama3_json") as running:
-        assert (await running.client.get("/v1/models/scripted")).json()["gateway"]["family"] == "llama3_json"
-    with pytest.raises(ConfigError, match=r"models\[0\]\.family: Unknown model family 'none'"):
-        async with gateway(shows, family="none"):
-            pass
 
 
 @pytest.mark.parametrize("spelled", [True, False])

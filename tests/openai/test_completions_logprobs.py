@@ -10,62 +10,12 @@ from typing import Any
 import pytest
 
 from gateway.api.openai.completions.choice import LogprobRow, LogprobWriter, prompt_rows
-from gateway.generation import EngineChunk, EngineError, ErrorKind
+from gateway.generation import EngineChunk
 from gateway.text.tokens import Tokenizer
 from tests.app.harness import gateway
 from tests.app.scripted import ByteIds
 from tests.openai.completions_harness import FEATURES, checked, complete, events, joined, prompt_logprob, scores
 from tests.tokens.build import byte_level, sentence_piece
-
-
-async def test_lists_of_the_answer(folder: Path) -> None:
-    async with gateway(folder, scores(folder, "Hey"), features=FEATURES) as running:
-        body = checked((await complete(running, "a😀", logprobs=2, seed=0)).json())
-        lists = body["choices"][0]["logprobs"]
-        assert lists["tokens"] == ["H", "e", "y"]
-        assert lists["token_logprobs"] == [-1 / 8, -2 / 8, -3 / 8]
-        # The chosen token is there besides the alternatives that were asked for.
-        assert lists["top_logprobs"][0] == {"!": -0.01, '"': -0.02, "H": -1 / 8}
-        assert lists["text_offset"] == [2, 3, 4]  # characters, the prompt's among them as with OpenAI
-
-
-async def test_echo_has_the_prompt_before_the_answer(folder: Path) -> None:
-    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
-        body = checked((await complete(running, "aé<|im_end|>", logprobs=1, seed=0, echo=True)).json())
-        choice = body["choices"][0]
-        assert choice["text"] == "aé<|im_end|>yo"
-        lists = choice["logprobs"]
-        assert lists["tokens"] == ["a", r"bytes:\xc3", r"bytes:\xa9", "<|im_end|>", "y", "o"]
-        assert lists["token_logprobs"] == [None, *(prompt_logprob(p) for p in (1, 2, 3)), -1 / 8, -2 / 8]
-        assert lists["top_logprobs"][0] is None
-        assert lists["top_logprobs"][3] == {"!": -0.01, "<|im_end|>": prompt_logprob(3)}
-        assert lists["text_offset"] == [0, 1, 1, 2, 12, 13]
-        assert [request.params.prompt_logprobs for request in running.engine.requests] == [1]
-
-
-async def test_logprobs_0_names_the_chosen_token_alone(folder: Path) -> None:
-    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
-        lists = checked((await complete(running, "ab", logprobs=0, echo=True, seed=0)).json())["choices"][0]["logprobs"]
-        assert lists["top_logprobs"] == [None, {"b": prompt_logprob(1)}, {"y": -1 / 8}, {"o": -2 / 8}]
-
-
-@pytest.mark.parametrize("max_tokens", [0, 1])
-async def test_sums_as_evaluation_harnesses_take_them(folder: Path, max_tokens: int) -> None:
-    ids = ByteIds(folder)
-    prompts = [ids.of("The sky is blue"), ids.of("ab"), ids.of("Grass")]
-    contexts = [10, 1, 2]
-    async with gateway(folder, scores(folder, "xyz"), features=FEATURES) as running:
-        body = checked(
-            (await complete(running, prompts, echo=True, logprobs=1, max_tokens=max_tokens, temperature=0)).json()
-        )
-        assert len(body["choices"]) == len(prompts)
-        for choice, prompt, context in zip(body["choices"], prompts, contexts, strict=True):
-            lists = choice["logprobs"]
-            assert {len(values) for values in lists.values()} == {len(prompt) + max_tokens}
-            last = len(prompt)
-            assert sum(lists["token_logprobs"][context:last]) == sum(prompt_logprob(p) for p in range(context, last))
-            if max_tokens:
-                assert lists["token_logprobs"][context:-1] == lists["token_logprobs"][context:last]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -109,16 +59,6 @@ async def test_prompt_logprobs_by_themselves(folder: Path) -> None:
         }
         assert second["prompt_logprobs"] == [None]
         assert first["logprobs"]["top_logprobs"][1] == {"b": prompt_logprob(1)}  # 0 alternatives were asked for there
-
-
-async def test_a_batch_of_long_prompts(folder: Path) -> None:
-    prompts = [[33 + number] * 200 for number in range(8)]
-    async with gateway(folder, scores(folder, "yo"), features=FEATURES) as running:
-        body = checked((await complete(running, prompts, echo=True, logprobs=1, max_tokens=1, seed=0)).json())
-        assert len(body["choices"]) == len(prompts)
-        for choice in body["choices"]:
-            assert choice["text"] == "".join(choice["logprobs"]["tokens"][:1]) * 200 + "y"
-            assert choice["logprobs"]["token_logprobs"] == [None, *(prompt_logprob(p) for p in range(1, 200)), -1 / 8]
 
 
 async def test_log_probs_that_do_not_fit_the_prompt_are_no_answer(folder: Path) -> None:
@@ -166,9 +106,3 @@ def test_offsets_stay_in_a_text_that_its_tokens_do_not_give_back(style: str, tex
     cuts = prompt_lists(sentence_piece(style), text, bos=False)["text_offset"]
     assert cuts == sorted(cuts)
     assert cuts[-1] == len(text)
-
-
-def test_a_broken_engine_is_told_of() -> None:
-    with pytest.raises(EngineError) as caught:
-        prompt_rows(byte_level(), (1, 2, 3), "ab", [-1.0], (), silent_bos=False)
-    assert caught.value.kind is ErrorKind.INTERNAL

@@ -22,7 +22,6 @@ from tests.openai.tools_harness import (
     UNGUIDED,
     call_text,
     guided_text,
-    tools_folder,
     whole,
 )
 
@@ -37,11 +36,6 @@ def custom(name: str, form: dict[str, Any] | None = None) -> dict[str, Any]:
         "type": "custom",
         "custom": {"name": name, "description": f"Does {name}.", **({"format": form} if form else {})},
     }
-
-
-@pytest.fixture(scope="module")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("custom-tools"))
 
 
 def in_chunks(text: str, cuts: list[int]) -> list[str]:
@@ -167,20 +161,6 @@ async def test_a_guided_input_streams_as_it_forms_and_may_be_cut(shows: Path) ->
         assert isinstance(call, ChatCompletionMessageCustomToolCall)
         assert PATCH.startswith(call.custom.input)
         assert call.custom.input
-
-
-async def test_a_custom_tool_chosen_by_name(shows: Path) -> None:
-    said = guided_text(("patch", {"input": "x"}))
-    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=8192) as running:
-        answer = await whole(
-            running, tools=[*TOOLS, custom("patch")], tool_choice={"type": "custom", "custom": {"name": "patch"}}
-        )
-        (choice,) = answer.choices
-        assert (choice.finish_reason, [call.type for call in choice.message.tool_calls or []]) == ("stop", ["custom"])
-        guide = running.engine.requests[0].params.guide
-        assert guide is not None
-        assert '"patch"' in guide.text
-        assert '"weather"' not in guide.text
 
 
 @pytest.mark.parametrize(

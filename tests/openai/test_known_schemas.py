@@ -18,26 +18,6 @@ def nothing_known() -> None:
     wellformed._passed.clear()
 
 
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The schemas that are checked, and not known."""
-    found: list[Any] = []
-    localized = wellformed.localized
-
-    def noted(schema: Any) -> Any:
-        found.append(schema)
-        return localized(schema)
-
-    monkeypatch.setattr(wellformed, "localized", noted)
-    return found
-
-
-def test_a_schema_is_checked_once_for_each_caller(checked: list[Any]) -> None:
-    for who in ("", "", "key:a", "key:b", "key:a"):
-        check_schema(GOOD, "tools[0].function.parameters", who)
-    assert checked == [GOOD] * 3
-
-
 def test_a_bad_one_is_refused_each_time_by_the_path_that_it_has_then() -> None:
     for path in ("tools[0].function.parameters", "tools[7].function.parameters"):
         with pytest.raises(BadRequestError) as rejected:

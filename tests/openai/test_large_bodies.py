@@ -23,14 +23,6 @@ async def test_a_text_that_no_context_holds_is_refused_by_name(folder: Path) -> 
         assert (answer.status_code, error["param"], error["code"]) == (400, "prompt", "string_above_max_length")
 
 
-async def test_more_calls_in_a_message_than_any_model_makes_are_refused(folder: Path) -> None:
-    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    async with gateway(folder) as running:
-        answer = await running.chat(messages=[{"role": "assistant", "tool_calls": [call] * 1025}])
-        error = answer.json()["error"]
-        assert (error["param"], error["code"]) == ("messages[0].tool_calls", "array_above_max_length")
-
-
 async def test_many_unknown_fields_are_served_and_named(folder: Path) -> None:
     fields = {f"field_{index}": index for index in range(30_000)}
     async with gateway(folder) as running:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -99,24 +101,31 @@ def test_counting_in_pieces_stops_with_the_piece_that_is_too_much(folder: Path) 
     assert tokenizer.count_beyond(text, 10**9, lambda: True) == 0
 
 
-async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
+@contextlib.asynccontextmanager
+async def occupied(work: LongWork, threads: int = 1) -> AsyncIterator[None]:
+    """All threads for such work are busy meanwhile."""
     go = threading.Event()
+    held = [asyncio.create_task(work.run(lambda _: go.wait(20))) for _ in range(threads)]
+    try:
+        await until(lambda: work.count == threads)
+        yield
+    finally:
+        go.set()
+        await asyncio.gather(*held)
+
+
+async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
     async with gateway(folder, max_seq_len=4096) as running:
-        held = [asyncio.create_task(LARGE_PROMPTS.run(lambda _: go.wait(20)))]
-        long = asyncio.create_task(running.client.post("/tokenize", json={"prompt": "a" * 100_000}))
-        try:
+        async with occupied(LARGE_PROMPTS):
+            long = asyncio.create_task(running.client.post("/tokenize", json={"prompt": "a" * 100_000}))
             await until(lambda: LARGE_PROMPTS.count == 2)
             middle = await running.client.post("/tokenize", json={"prompt": "a" * 60_000})
             assert middle.json()["count"] == 60_000
-            held += [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
-            await until(lambda: PROMPTS.count == 2)
-            tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-            small = {"messages": USER, "tools": [tool], "chat_template_kwargs": {"a": 1}}
-            assert (await running.client.post("/tokenize", json=small)).status_code == 200
-            assert not long.done()
-        finally:
-            go.set()
-            await asyncio.gather(*held)
+            async with occupied(PROMPTS, 2):
+                tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+                small = {"messages": USER, "tools": [tool], "chat_template_kwargs": {"a": 1}}
+                assert (await running.client.post("/tokenize", json=small)).status_code == 200
+                assert not long.done()
         assert (await long).json()["count"] == 100_000
 
 
@@ -124,15 +133,11 @@ async def test_small_requests_do_not_wait_for_long_ones(folder: Path) -> None:
 async def test_a_conversation_that_goes_on_does_not_wait_for_long_ones(
     folder: Path, words: int, work: LongWork, threads: int
 ) -> None:
-    go = threading.Event()
     said = [{"role": role, "content": f"{role} says {'a word; ' * words}"} for role in ("user", "assistant")]
     async with gateway(folder, max_seq_len=131_072) as running:
         path = "/v1/chat/completions"
         await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
-        held = [asyncio.create_task(work.run(lambda _: go.wait(20))) for _ in range(threads)]
-        held.append(asyncio.create_task(BODIES.run(lambda _: go.wait(20))))
-        try:
-            await until(lambda: work.count == threads)
+        async with occupied(work, threads), occupied(BODIES):
             for more in ("And?", "And then?"):
                 said = [*said, {"role": "user", "content": more}]
                 answer = await running.client.post(path, json={"model": MODEL, "max_tokens": 1, "messages": said})
@@ -141,15 +146,11 @@ async def test_a_conversation_that_goes_on_does_not_wait_for_long_ones(
             waits = asyncio.create_task(running.client.post(path, json={"model": MODEL, "messages": other}))
             await until(lambda: work.count == threads + 1)
             assert not waits.done()
-        finally:
-            go.set()
-            await asyncio.gather(*held)
         assert (await waits).status_code == 200
 
 
 async def test_long_calls_are_not_looked_up_where_others_would_wait(folder: Path) -> None:
     """Arguments of calls are rendered as messages are, and count as they do."""
-    go = threading.Event()
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": "y" * 300_000})}}
     messages = [
         {"role": "user", "content": "Call it."},
@@ -157,58 +158,32 @@ async def test_long_calls_are_not_looked_up_where_others_would_wait(folder: Path
         {"role": "tool", "tool_call_id": "a", "content": "Done."},
     ]
     async with gateway(folder, max_seq_len=MOST) as running:
-        held = asyncio.create_task(LARGE_PROMPTS.run(lambda _: go.wait(20)))
-        try:
-            await until(lambda: LARGE_PROMPTS.count == 1)
+        async with occupied(LARGE_PROMPTS):
             asked = {"model": MODEL, "messages": messages}
             waits = asyncio.create_task(running.client.post("/v1/chat/completions", json=asked))
             await until(lambda: LARGE_PROMPTS.count == 2)
-        finally:
-            go.set()
-            await held
         assert (await waits).status_code in (200, 400)
 
 
 async def test_large_bodies_of_many_parts_are_read_in_their_turn(folder: Path) -> None:
-    go = threading.Event()
     async with gateway(folder) as running:
-        held = asyncio.create_task(BODIES.run(lambda _: go.wait(20)))
         body = {"messages": [{"role": "user", "content": "a"}] * 2_100, "padding": "a" * 150_000}
-        try:
-            await until(lambda: BODIES.count == 1)
+        async with occupied(BODIES):
             waits = asyncio.create_task(running.client.post("/tokenize", json=body))
             await until(lambda: BODIES.count == 2)
             assert not waits.done()
-        finally:
-            go.set()
-            await held
         assert (await waits).status_code in (200, 400)
 
 
 async def test_a_turn_that_does_not_come_ends_with_504(folder: Path) -> None:
-    go = threading.Event()
-    async with gateway(folder, max_seq_len=8192, timeouts={"first_token_s": 0.01}) as running:
-        held = [asyncio.create_task(PROMPTS.run(lambda _: go.wait(20))) for _ in range(2)]
-        try:
-            await until(lambda: PROMPTS.count == 2)
-            answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": [1] * 5000})
-            assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
-        finally:
-            go.set()
-            await asyncio.gather(*held)
+    async with gateway(folder, max_seq_len=8192, timeouts={"first_token_s": 0.01}) as running, occupied(PROMPTS, 2):
+        answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": [1] * 5000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
 
 
 async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Path) -> None:
-    go, running_works = threading.Event(), []
-
-    def hold(_: threading.Event) -> None:
-        running_works.append(1)
-        go.wait(20)
-
     async with gateway(folder, served=True, max_seq_len=8192) as running:
-        held = [asyncio.create_task(PROMPTS.run(hold)) for _ in range(2)]
-        try:
-            await until(lambda: len(running_works) == 2)
+        async with occupied(PROMPTS, 2):
             body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "a" * 5000}]}).encode()
             for path in ("/tokenize", "/v1/chat/completions", "/v1/chat/completions/render"):
                 _, writer = await asyncio.open_connection("127.0.0.1", running.client.base_url.port)
@@ -217,8 +192,5 @@ async def test_a_client_that_leaves_in_the_queue_is_not_tokenized_for(folder: Pa
                 await until(lambda: PROMPTS.count == 3)
                 writer.close()
                 await until(lambda: PROMPTS.count == 2)  # its place is free before those who hold it up are done
-        finally:
-            go.set()
-            await asyncio.gather(*held)
         assert (await running.client.post("/tokenize", json={"messages": USER})).status_code == 200
         assert not running.engine.requests

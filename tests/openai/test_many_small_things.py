@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -153,9 +152,3 @@ async def test_a_wrong_one_of_many_ids_is_named(folder: Path, place: int, wrong:
             nested = [[65], value] if name == "prompt[1]" else value
             error = (await running.client.post(path, json={"model": MODEL, field: nested})).json()["error"]
             assert (error["param"], error["code"]) == (f"{name}[{place or 1}]", code)
-
-
-async def test_a_schema_tells_of_the_bound(folder: Path) -> None:
-    async with gateway(folder) as running:
-        schema = (await running.client.get("/openapi.json")).json()
-    assert json.dumps(schema["components"]["schemas"]["ChatCompletionRequest"]["properties"]["messages"]).count("4096")

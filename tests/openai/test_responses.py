@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openai.types.responses import ResponseOutputMessage
 
 from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
-from tests.openai.responses_harness import events_of, last_of, post, streamed, whole
+from tests.openai.responses_harness import last_of, post, streamed, whole
 from tests.openai.tools_harness import GUIDED
-
-OPENING = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
-CLOSING = ["response.output_text.done", "response.content_part.done", "response.output_item.done"]
 
 
 def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> Any:
@@ -28,46 +24,6 @@ def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> An
         return [*given, EngineError(kind, "The engine failed.")]
 
     return script
-
-
-async def test_a_text_whole_and_streamed(folder: Path) -> None:
-    async with gateway(folder, says(folder, "Grüße")) as running:
-        for answer in (await whole(running), await streamed(running)):
-            assert answer.output_text == "Grüße"
-            assert (answer.status, answer.error, answer.incomplete_details) == ("completed", None, None)
-            (message,) = answer.output
-            assert isinstance(message, ResponseOutputMessage)
-            assert (message.role, message.status, message.id[:4]) == ("assistant", "completed", "msg_")
-            assert (answer.id[:5], answer.object, answer.model, answer.background) == (
-                "resp_",
-                "response",
-                MODEL,
-                False,
-            )
-            assert answer.usage is not None
-            assert (answer.usage.input_tokens, answer.usage.output_tokens) == (21, 7)
-            assert answer.usage.output_tokens_details.reasoning_tokens == 0
-
-
-async def test_byte_for_byte(folder: Path) -> None:
-    async with gateway(folder, says(folder, 'a"\u2028')) as running:
-        answer = await post(running, stream=True)
-        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
-        assert answer.headers["cache-control"] == "no-cache"
-        events = events_of(answer.text)
-        deltas = ["response.output_text.delta"] * 3
-        assert [event["type"] for event in events] == [*OPENING, *deltas, *CLOSING, "response.completed"]
-        item = events[2]["item"]["id"]
-        assert answer.text.split("\n\n")[5] == (
-            "event: response.output_text.delta\n"
-            f'data: {{"type":"response.output_text.delta","item_id":"{item}","output_index":0,"content_index":0,'
-            '"delta":"\\"","logprobs":[],"sequence_number":5}'
-        )
-        assert "\u2028" not in answer.text  # which some clients take for the end of a line
-        assert events[2]["item"] == {
-            "id": item, "type": "message", "status": "in_progress", "role": "assistant", "content": [],
-        }  # fmt: skip
-        assert "[DONE]" not in answer.text
 
 
 @pytest.mark.parametrize("engine", ["told", "relayed"])
@@ -108,76 +64,11 @@ async def test_defaults_of_the_operator_are_told(folder: Path) -> None:
         assert (answer.temperature, answer.top_p) == (0.25, 0.75)
 
 
-@pytest.mark.parametrize("policy", ["clamp", "reject"])
-async def test_a_limit_beyond_the_context_is_clamped(folder: Path, policy: str) -> None:
-    async with gateway(folder, max_tokens_policy=policy) as running:
-        answer = await whole(running, max_output_tokens=128000)
-        assert answer.status == "completed"
-        assert running.engine.requests[0].max_tokens == 256 - 21
-        assert answer.max_output_tokens == 128000
-
-
-async def test_an_answer_that_is_cut_is_incomplete(folder: Path) -> None:
-    async with gateway(folder, says(folder, "Hello")) as running:
-        for answer in (
-            await whole(running, max_output_tokens=3),
-            await streamed(running, max_output_tokens=3),
-        ):
-            assert (answer.status, answer.output_text) == ("incomplete", "Hel")
-            assert answer.incomplete_details is not None
-            assert answer.incomplete_details.reason == "max_output_tokens"
-            assert [item.to_dict()["status"] for item in answer.output] == ["incomplete"]
-        events = events_of((await post(running, max_output_tokens=3, stream=True)).text)
-        assert events[-1]["type"] == "response.incomplete"
-
-
 async def test_an_answer_without_text_has_an_empty_message(folder: Path) -> None:
     async with gateway(folder, says(folder, "")) as running:
         for answer in (await whole(running), await streamed(running)):
             assert [item.type for item in answer.output] == ["message"]
             assert answer.output_text == ""
-
-
-@pytest.mark.parametrize(
-    "asked", [{"include": ["message.output_text.logprobs"]}, {"include": ["message.output_text.logprobs"], "stop": "l"}]
-)
-async def test_log_probs(folder: Path, asked: dict[str, Any]) -> None:
-    async with gateway(folder, says(folder, "Hello")) as running:
-        for answer in (await whole(running, **asked), await streamed(running, **asked)):
-            (message,) = answer.output
-            assert isinstance(message, ResponseOutputMessage)
-            part = message.content[0].to_dict()
-            assert "".join(entry["token"] for entry in part["logprobs"]) == part["text"]
-            assert {entry["logprob"] for entry in part["logprobs"]} == {-0.5}
-            assert all(entry["bytes"] == [ord(entry["token"])] for entry in part["logprobs"])
-    async with gateway(folder, says(folder, "Hello")) as running:
-        assert (await whole(running)).to_dict()["output"][0]["content"][0]["logprobs"] == []
-
-
-async def test_padding_hides_the_lengths_of_tokens(folder: Path) -> None:
-    async with gateway(folder, says(folder, "a quite wide answer")) as running:
-        answer = await post(running, stream=True, stream_options={"include_obfuscation": True})
-        events = events_of(answer.text)
-        padded = [event for event in events if "obfuscation" in event]
-        assert [event["type"] for event in padded] == ["response.output_text.delta"] * 19
-        blocks = [block for block in answer.text.split("\n\n") if "output_text.delta" in block]
-        assert len({len(block) for block in blocks}) == 1
-        assert last_of(answer.text).output_text == "a quite wide answer"
-
-
-async def test_input_tokens_are_those_of_the_answer(folder: Path) -> None:
-    body = {"model": MODEL, "input": [{"role": "user", "content": "How long?"}], "instructions": "Count."}
-    async with gateway(folder) as running:
-        counted = await running.client.post("/v1/responses/input_tokens", json=body)
-        assert counted.status_code == 200
-        answer = await whole(running, **body)
-        assert answer.usage is not None
-        assert counted.json() == {"object": "response.input_tokens", "input_tokens": answer.usage.input_tokens}
-        assert len(running.engine.requests) == 1
-        longer = await running.client.post("/v1/responses/input_tokens", json={**body, "input": "word " * 100})
-        assert longer.json()["input_tokens"] > 500  # more than the context: to know that is why one asks
-        wrong = await running.client.post("/v1/responses/input_tokens", json={**body, "input": [{"role": "x"}]})
-        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "input[0].role")
 
 
 async def test_an_error_before_the_first_token_has_its_status(folder: Path) -> None:
@@ -226,18 +117,6 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         assert text.startswith(":")
         response = last_of(text)
         assert (response.status, response.output, response.usage) == ("failed", [], None)
-
-
-async def test_a_client_that_leaves_cancels_its_answer(folder: Path) -> None:
-    hold = asyncio.Event()
-    script = [EngineChunk(ids=ByteIds(folder).of("a")), hold, EngineChunk(final=True)]
-    async with gateway(folder, lambda _: script, served=True) as running:
-        body = {"model": MODEL, "input": "Hi", "stream": True}
-        async with running.client.stream("POST", "/v1/responses", json=body) as answer:
-            async for _ in answer.aiter_text():
-                break
-        await asyncio.wait_for(running.engine.left.wait(), 10)
-        assert len(running.engine.closed_early) == 1
 
 
 @pytest.mark.parametrize(
@@ -300,27 +179,6 @@ async def test_bad_input_is_refused_by_the_client_s_own_names(
             assert "messages" not in error["message"].replace("These messages are refused", "")
             assert "response_format" not in error["message"]
         assert running.engine.requests == []
-
-
-async def test_an_unknown_model_is_404(folder: Path) -> None:
-    async with gateway(folder) as running:
-        answer = await post(running, model="other")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/v1/responses/resp_1"),
-        ("DELETE", "/v1/responses/resp_1"),
-        ("POST", "/v1/responses/resp_1/cancel"),
-        ("GET", "/v1/responses/resp_1/input_items"),
-    ],
-)
-async def test_what_needs_a_store_is_not_there(folder: Path, method: str, path: str) -> None:
-    async with gateway(folder, state={"store": "none"}) as running:
-        answer = await running.client.request(method, path)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "response_not_found")
 
 
 async def test_a_prompt_is_prewarmed_and_nothing_is_shown(folder: Path) -> None:

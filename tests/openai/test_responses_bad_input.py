@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.app.scripted import MODEL
 from tests.openai.responses_harness import events_of, running
-from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text, tools_folder
+from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
+from tests.rings import examples
 
 # As an agent sends them: all kinds of items and tools, and fields that other servers do not know.
 AGENT: dict[str, Any] = {
@@ -104,20 +105,12 @@ def bodies(draw: st.DrawFn, sound: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-@pytest.fixture(scope="module")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("bad-input"))
-
-
-@pytest.mark.parametrize(
-    "examples", [pytest.param(60, id="short"), pytest.param(1500, id="long", marks=pytest.mark.long)]
-)
 @pytest.mark.parametrize("features", [UNGUIDED, GUIDED], ids=["unguided", "guided"])
-def test_a_body_that_went_wrong(shows: Path, features: Any, examples: int) -> None:
+def test_a_body_that_went_wrong(shows: Path, features: Any) -> None:
     with running(shows, features) as (engine, asked):
         engine.say("Sure. " + call_text("agents__close", '{"city": "x"}'), [3])
 
-        @settings(max_examples=examples)
+        @settings(max_examples=examples(180, long=1500))
         @given(body=bodies(AGENT), stream=st.booleans())
         def check(body: dict[str, Any], stream: bool) -> None:
             if isinstance(body.get("stream"), bool) or "stream" not in body:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.app.scripted import write_tokenizer
@@ -66,11 +66,10 @@ def results(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@EXAMPLES
-def test_a_chain_is_the_whole_conversation(folder: Path, examples: int) -> None:
+def test_a_chain_is_the_whole_conversation(folder: Path) -> None:
     with running(folder, UNGUIDED) as (engine, asked):
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(conversation=st.lists(turns(), min_size=1, max_size=4), sizes=st.lists(st.integers(1, 9), min_size=1))
         def check(conversation: list[Any], sizes: list[int]) -> None:
             async def ask() -> None:

@@ -238,16 +238,6 @@ async def test_turns_at_the_same_time_are_all_kept(running: Gateway, says: Says)
     assert items[1::2] == ["assistant: Yes."] * 8
 
 
-async def test_a_turn_in_the_background(running: Gateway, says: Says) -> None:
-    says.text = "Yes."
-    name = await conversation(running)
-    begun = (await post(running, conversation=name, background=True)).json()
-    while begun["status"] in {"queued", "in_progress"}:
-        begun = (await running.client.get(f"/v1/responses/{begun['id']}")).json()
-    assert (begun["status"], begun["conversation"]) == ("completed", {"id": name})
-    assert await kept(running, name) == ["user: Hi", "assistant: Yes."]
-
-
 async def test_conversations_that_cannot_go_on(running: Gateway, thinks: Path) -> None:
     name = await conversation(running)
     before = (await whole(running)).id

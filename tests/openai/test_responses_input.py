@@ -55,16 +55,9 @@ LEFT_OUT = "[An image was left out: this model reads text only.]"
 FILE_LEFT_OUT = "[A part of the type input_file was left out: this model reads text only.]"
 
 ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
-    "text": ("Hi", [USER], ""),
-    "a message without a type": ([{"role": "user", "content": "Hi"}], [USER], ""),
     "a message with a type, an id and a phase": (
         [{"type": "message", "id": "msg_1", "role": "user", "content": "Hi", "phase": "commentary"}],
         [USER],
-        "",
-    ),
-    "parts of text": (
-        [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
-        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
         "",
     ),
     "system and developer": (
@@ -79,11 +72,6 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"role": "assistant", "content": "So."}, USER],
         "",
     ),
-    "an assistant's parts": (
-        [USER, said("So."), USER],
-        [USER, {"role": "assistant", "content": "So."}, USER],
-        "",
-    ),
     "a refusal": (
         [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, USER],
         [USER, {"role": "assistant", "content": "No."}, USER],
@@ -94,7 +82,6 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}, USER],
         "",
     ),
-    "a call and its output": ([USER, call(), result()], [USER, calling(made()), answered()], ""),
     "a call with id and status": (
         [USER, call(id="fc_1", status="completed"), result(id="fco_1", status="completed")],
         [USER, calling(made()), answered()],
@@ -105,25 +92,9 @@ ROWS: dict[str, tuple[Any, list[dict[str, Any]], str]] = {
         [USER, calling(made("c1"), made("c2", "cat", "{}")), answered("c2", "two"), answered("c1", "one")],
         "",
     ),
-    "calls one by one": (
-        [USER, call("c1"), result("c1"), call("c2"), result("c2")],
-        [USER, calling(made("c1")), answered("c1"), calling(made("c2")), answered("c2")],
-        "",
-    ),
-    "reasoning, text and calls are one message": (
-        [USER, reasoning("Hm."), said("So."), call("c1"), call("c2"), result("c1"), result("c2")],
-        [USER, calling(made("c1"), made("c2"), content="So.", reasoning_content="Hm."), answered("c1"), answered("c2")],
-        "",
-    ),
     "text behind a call": (
         [USER, call(), said("So."), result()],
         [USER, calling(made(), content="So."), answered()],
-        "",
-    ),
-    "reasoning of two turns": (
-        [USER, reasoning("a"), call("c1"), result("c1"), reasoning("b"), said("So."), USER],
-        [USER, calling(made("c1"), reasoning_content="a"), answered("c1"),
-         {"role": "assistant", "content": "So.", "reasoning_content": "b"}, USER],
         "",
     ),
     "reasoning in several parts": (

@@ -17,6 +17,7 @@ from tests.app.scripted import write_tokenizer
 from tests.openai.responses_harness import running, streamed, whole
 from tests.openai.tools_harness import CITY, GUIDED, SHOWS_TOOLS, UNGUIDED, call_text, guided_text, tool
 from tests.openai.tools_harness import whole as whole_chat
+from tests.rings import examples
 
 TEXTS = st.text('ab <>{}"\\né🙂\u2028', max_size=12)
 NAMES = ("weather", "time")
@@ -74,19 +75,16 @@ def of_responses(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 TOOLS = [tool(name) for name in NAMES]
-EXAMPLES = pytest.mark.parametrize(
-    "examples", [pytest.param(12, id="short"), pytest.param(300, id="long", marks=pytest.mark.long)]
-)
+EXAMPLES = settings(max_examples=examples(36, long=300))
 
 
-@EXAMPLES
 @pytest.mark.parametrize("mode", ["plain", "tools", "one call"])
-def test_the_same_request_has_the_same_answer(thinks: Path, mode: str, examples: int) -> None:
+def test_the_same_request_has_the_same_answer(thinks: Path, mode: str) -> None:
     body: dict[str, Any] = {} if mode == "plain" else {"parallel_tool_calls": mode == "tools"}
     tools = [] if mode == "plain" else TOOLS
     with running(thinks, UNGUIDED) as (engine, asked):
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(text=answers(), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4), limit=st.integers(1, 120))
         def check(text: str, sizes: list[int], limit: int) -> None:
             async def ask() -> None:
@@ -103,12 +101,11 @@ def test_the_same_request_has_the_same_answer(thinks: Path, mode: str, examples:
         check()
 
 
-@EXAMPLES
 @pytest.mark.parametrize("form", ["demanded", "schema"])
-def test_guided_answers_are_the_same_too(thinks: Path, form: str, examples: int) -> None:
+def test_guided_answers_are_the_same_too(thinks: Path, form: str) -> None:
     with running(thinks, dataclasses.replace(GUIDED)) as (engine, asked):
 
-        @settings(max_examples=examples)
+        @EXAMPLES
         @given(
             calls=st.lists(
                 st.tuples(st.sampled_from(NAMES), st.fixed_dictionaries({"city": TEXTS})), min_size=1, max_size=3
@@ -136,24 +133,5 @@ def test_guided_answers_are_the_same_too(thinks: Path, form: str, examples: int)
                     assert asked.engine.requests[-1].params.guide == first.params.guide
 
             engine.loop.run_until_complete(ask())
-
-        check()
-
-
-@EXAMPLES
-def test_no_way_to_cut_the_text_changes_the_items(thinks: Path, examples: int) -> None:
-    with running(thinks, UNGUIDED) as (engine, asked):
-
-        async def ask(text: str, sizes: list[int]) -> list[dict[str, Any]]:
-            engine.say(text, sizes)
-            response = await streamed(asked, tools=of_responses(TOOLS))
-            items = [item.to_dict() for item in response.output]
-            return [{key: item[key] for key in item if key not in {"id", "call_id"}} for item in items]
-
-        @settings(max_examples=examples)
-        @given(text=answers(), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=6))
-        def check(text: str, sizes: list[int]) -> None:
-            whole_text = engine.loop.run_until_complete(ask(text, [4096]))
-            assert engine.loop.run_until_complete(ask(text, sizes)) == whole_text
 
         check()

@@ -11,31 +11,17 @@ import pytest
 from openai.types.responses import Response
 
 from tests.app.harness import gateway, says
-from tests.app.scripted import write_tokenizer
-from tests.openai.responses_harness import events_of, post, streamed, whole
+from tests.openai.responses_harness import post, streamed, whole
 from tests.openai.tools_harness import (
     ALL_KINDS,
     CITY,
     GUIDED,
-    SHOWS_TOOLS,
     UNGUIDED,
     call_text,
     guided_text,
-    tools_folder,
 )
 
 ROME = '{"city": "Rome"}'
-THINKS = SHOWS_TOOLS + "{# <think> #}"
-
-
-@pytest.fixture(scope="module")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("responses-tools"))
-
-
-@pytest.fixture(scope="module")
-def thinks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tokenizer(tmp_path_factory.mktemp("responses-thinks"), THINKS)
 
 
 def function(name: str, **more: Any) -> dict[str, Any]:
@@ -74,48 +60,6 @@ async def both(running: Any, **body: Any) -> list[Response]:
 def items(response: Response) -> list[dict[str, Any]]:
     """The output without ids."""
     return [{key: value for key, value in item.to_dict().items() if key != "id"} for item in response.output]
-
-
-async def test_calls_of_functions(shows: Path) -> None:
-    said = f"Let me see. {call_text('weather', ROME)}\n{call_text('time', ROME)}"
-    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=4096) as running:
-        for answer in await both(running, tools=TOOLS):
-            assert answer.status == "completed"
-            message, *calls = items(answer)
-            assert message["content"][0]["text"] == "Let me see."
-            ids = [call.pop("call_id") for call in calls]
-            assert len(set(ids)) == 2
-            assert all(each.startswith("call_") for each in ids)
-            assert calls == [
-                {"type": "function_call", "status": "completed", "name": name, "arguments": ROME}
-                for name in ("weather", "time")
-            ]
-            assert [item.id[:3] for item in answer.output if item.id] == ["msg", "fc_", "fc_"]
-            assert [tool.to_dict() for tool in answer.tools] == TOOLS  # as they were sent
-
-
-async def test_a_call_that_is_guided_arrives_in_pieces(shows: Path) -> None:
-    said = guided_text(("weather", {"city": "Rome"}), ("time", {"city": "Oslo"}))
-    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=4096) as running:
-        answer = await post(running, tools=TOOLS, tool_choice="required", stream=True)
-        deltas = [event for event in events_of(answer.text) if event["type"].endswith("arguments.delta")]
-        assert len(deltas) > 10
-        for response in await both(running, tools=TOOLS, tool_choice="required"):
-            assert [(item["name"], item["arguments"]) for item in items(response)] == [
-                ("weather", '{"city": "Rome"}'),
-                ("time", '{"city": "Oslo"}'),
-            ]
-
-
-async def test_a_guided_call_that_is_cut_is_incomplete(shows: Path) -> None:
-    said = guided_text(("weather", {"city": "Rome"}))
-    async with gateway(shows, says(shows, said), features=GUIDED, max_seq_len=4096) as running:
-        for answer in await both(running, tools=TOOLS, tool_choice="required", max_output_tokens=45):
-            assert answer.status == "incomplete"
-            (call,) = items(answer)
-            assert (call["status"], call["name"]) == ("incomplete", "weather")
-            assert ROME.startswith(call["arguments"])
-            assert call["arguments"] != ROME
 
 
 async def test_tools_of_a_namespace_are_shown_joined_and_called_apart(shows: Path) -> None:
@@ -161,29 +105,6 @@ async def test_names_that_are_too_long_or_alike_stay_apart(shows: Path) -> None:
             {"type": "function_call_output", "call_id": "c", "output": "done"},
         ]
         await whole(running, tools=tools, input=history)  # the same name in every turn
-
-
-PATCH = '*** Begin Patch\n+é "x"\n*** End Patch'
-
-
-async def test_custom_tools(shows: Path) -> None:
-    said = call_text("apply_patch", json.dumps({"input": PATCH}))
-    lark = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
-    async with gateway(shows, says(shows, said), features=UNGUIDED, max_seq_len=8192) as running:
-        for tool in (custom("apply_patch"), custom("apply_patch", {"type": "text"}), custom("apply_patch", lark)):
-            for answer in await both(running, tools=[tool]):
-                (call,) = items(answer)
-                assert call.pop("call_id").startswith("call_")
-                assert call == {
-                    "type": "custom_tool_call", "status": "completed", "name": "apply_patch", "input": PATCH,
-                }  # fmt: skip
-                assert (answer.output[0].id or "")[:4] == "ctc_"
-        shown = json.loads(running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1])
-        assert shown["function"]["description"] == (
-            "Does apply_patch.\n\nThe input follows this grammar (lark):\nstart: /.+/"
-        )
-        answer = await post(running, tools=[custom("apply_patch", lark)])
-        assert answer.headers["x-ignored-parameters"] == "tools[0].format"  # shown, but not enforced
 
 
 NATIVE = dataclasses.replace(GUIDED, guide_types=ALL_KINDS)
@@ -314,30 +235,6 @@ async def test_tools_among_the_items(shows: Path) -> None:
         assert [item["name"] for item in items(answer)] == ["moon"]
         shown = running.engine.requests[-1].prompt.text.partition("<|im_start|>")[0].split("<tool>")[1:]
         assert [json.loads(part)["function"]["name"] for part in shown] == ["weather", "moon"]
-
-
-async def test_reasoning_is_an_item_of_its_own(thinks: Path) -> None:
-    said = f"<think>\nHm, é?\n</think>\n\nSunny. {call_text('time', ROME)}"
-    async with gateway(thinks, says(thinks, said), features=UNGUIDED, max_seq_len=4096) as running:
-        asked = {"tools": TOOLS, "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}
-        for answer in await both(running, **asked):
-            reasoning, message, call = items(answer)
-            content = [{"type": "reasoning_text", "text": "Hm, é?"}]
-            assert reasoning == {"type": "reasoning", "status": "completed", "summary": [], "content": content}
-            assert (answer.output[0].id or "")[:3] == "rs_"
-            part = message["content"][0]
-            assert (part["text"], call["name"]) == ("Sunny.", "time")
-            assert "".join(entry["token"] for entry in part["logprobs"]) == "Sunny."
-            assert answer.usage is not None
-            assert answer.usage.output_tokens_details.reasoning_tokens == len("Hm, é?".encode())
-
-
-async def test_reasoning_that_is_cut(thinks: Path) -> None:
-    async with gateway(thinks, says(thinks, "<think>\nHm, so"), features=UNGUIDED, max_seq_len=4096) as running:
-        for answer in await both(running, max_output_tokens=12):
-            assert (answer.status, answer.output_text) == ("incomplete", "")
-            (reasoning,) = items(answer)
-            assert (reasoning["status"], reasoning["content"][0]["text"]) == ("incomplete", "Hm,")
 
 
 JSON_SCHEMA = {"type": "json_schema", "name": "place", "schema": CITY, "strict": True}

@@ -20,7 +20,7 @@ from gateway.text.guides.keywords import document
 from gateway.text.guides.patterns import CHECKED, STRING_FORMATS, pattern_of
 from tests.app.harness import gateway, says
 from tests.openai.test_chat_structured import PATH, VALIDATE, schema_format
-from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, tool, tools_folder, whole
+from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, tool, whole
 
 LLGUIDANCE = dataclasses.replace(GUIDED, guide_backend="llguidance")
 HUGE = 10**400
@@ -34,11 +34,6 @@ GOOD = {"type": "string"}
 def sent(schema: Any, backend: GuideBackend | None = None, *, exact: bool = True) -> dict[str, Any]:
     check_schema(schema, "schema")
     return guided_schema(schema, "schema", exact=exact, backend=backend)
-
-
-@pytest.fixture(scope="session")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tools_folder(tmp_path_factory.mktemp("guides"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -138,6 +133,9 @@ BY_NAME: list[Any] = [
      "$defs": {"c": {"type": "null"}}},
     {"properties": {"x": {"$id": "sub/", "$ref": "#/$defs/c"}}, "$defs": {"c": PLACE}},
     {"properties": {"x": {"$ref": "#/components/c"}}, "components": {"c": PLACE}},
+    {"properties": {"x": {"$ref": "#/properties/y"}, "y": PLACE, "z": {"$ref": "#/$defs/part0"}},
+     "$defs": {"part0": {"type": "null"}}},
+    {"properties": {"x": {"$ref": "#/$defs/a%20b~1c"}}, "$defs": {"a b/c": PLACE}},
 ]  # fmt: skip
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from gateway.app import create_app
-from gateway.settings import Settings
 from tests.app.harness import USER, gateway
-from tests.app.scripted import MAX_SEQ_LEN, MODEL, TEMPLATE, ByteIds, ScriptedBackend, settings_for
+from tests.app.scripted import MODEL, TEMPLATE, ByteIds
 from tests.tokens.build import byte_level, write_folder
 
 CHAT = "<|im_start|>user\nHi<|im_end|>\n"
@@ -22,21 +18,6 @@ async def post(running: Any, path: str, **body: Any) -> Any:
     answer = await running.client.post(path, json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
-
-
-async def test_text_to_tokens_and_back(folder: Path) -> None:
-    async with gateway(folder) as running:
-        ids = ByteIds(folder).of("Hi é<|im_end|>")
-        body = await post(running, "/tokenize", model=MODEL, prompt="Hi é<|im_end|>", return_token_strs=True)
-        assert body == {
-            "count": 6,
-            "max_model_len": MAX_SEQ_LEN,
-            "tokens": ids,
-            "token_strs": ["H", "i", "Ġ", "Ã", "©", "<|im_end|>"],
-        }
-        assert await post(running, "/detokenize", model=MODEL, tokens=ids) == {"prompt": "Hi é<|im_end|>"}
-        assert (await post(running, "/tokenize", prompt=""))["tokens"] == []  # and the only model needs no name
-        assert await post(running, "/detokenize", tokens=[]) == {"prompt": ""}
 
 
 async def test_a_conversation_to_the_tokens_of_a_chat(folder: Path) -> None:
@@ -84,17 +65,6 @@ async def test_bos_once_or_not_at_all(tmp_path: Path) -> None:
         )
 
 
-async def test_the_tokenizer_described(folder: Path) -> None:
-    async with gateway(folder) as running:
-        info = (await running.client.get("/tokenizer_info", params={"model": MODEL})).json()
-        assert info["vocab_size"] == 258
-        assert (info["eos_token"], info["eos_token_id"], info["eos_token_ids"]) == ("<|im_end|>", 257, [257])
-        assert (info["bos_token"], info["add_bos_token"]) == (None, False)
-        assert info["chat_template"] == TEMPLATE
-        assert info["max_model_len"] == MAX_SEQ_LEN
-        assert (await running.client.get("/tokenizer_info", params={"model": "x"})).status_code == 404
-
-
 async def test_they_work_while_the_engine_is_away(folder: Path) -> None:
     async with gateway(folder, engine_up=False) as running:
         assert (await post(running, "/tokenize", messages=USER))["count"] > 0
@@ -136,48 +106,8 @@ async def test_what_is_refused_names_its_field(folder: Path, path: str, body: di
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
-async def test_unknown_fields_are_named(folder: Path) -> None:
-    async with gateway(folder) as running:
-        answer = await running.client.post("/tokenize", json={"prompt": "a", "colour": 1})
-        assert answer.headers["x-ignored-parameters"] == "colour"
-
-
-async def test_one_of_several_models_must_be_named(folder: Path) -> None:
-    one = settings_for(folder).models[0]
-    settings = Settings(models=(one, one.model_copy(update={"name": "other"})))
-    app = create_app(settings, backend_factory=lambda _: ScriptedBackend(None))
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(base_url="http://localhost", transport=httpx.ASGITransport(app=app)) as client,
-    ):
-        answer = await client.post("/tokenize", json={"prompt": "a"})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
-        assert (await client.get("/tokenizer_info")).status_code == 400
-        assert (await client.post("/tokenize", json={"model": "other", "prompt": "a"})).status_code == 200
-
-
-async def test_keys_guard_them(folder: Path) -> None:
-    async with gateway(folder, server={"api_keys": ["k"]}) as running:
-        answers = await asyncio.gather(
-            running.client.post("/tokenize", json={"prompt": "a"}),
-            running.client.post("/detokenize", json={"tokens": [1]}),
-            running.client.get("/tokenizer_info"),
-            running.client.post("/v1/chat/completions/render", json={}),
-            running.client.post("/v1/completions", json={}),
-        )
-        assert {answer.status_code for answer in answers} == {401}
-
-
 async def test_an_engine_that_shows_nothing_is_told_of(folder: Path) -> None:
     async with gateway(folder) as running:
         answer = await running.client.post("/v1/chat/completions/render", json={"model": MODEL, "messages": USER})
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
         assert not running.engine.requests
-
-
-async def test_the_openapi_document_has_every_body(folder: Path) -> None:
-    async with gateway(folder) as running:
-        document = (await running.client.get("/openapi.json")).json()
-        for path in ("/v1/completions", "/tokenize", "/detokenize", "/v1/chat/completions/render"):
-            schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-            assert schema["$ref"].rpartition("/")[2] in document["components"]["schemas"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -70,28 +69,10 @@ def test_llama3_refuses_names() -> None:
         shipped("llama3").render([{"role": "user", "name": "ann", "content": "?"}])
 
 
-def test_blocks_leave_no_lines_and_loops_have_controls() -> None:
-    source = (
-        "{% for m in messages %}\n  {% if loop.index > 1 %}\n{% break %}\n{% endif %}\n{{ m.content }}\n{% endfor %}"
-    )
-    assert render(source, USER * 3) == "Hi\n"
-
-
-def test_tojson_is_plain_json() -> None:
-    tools = [{"name": "<é & 'x'>"}]
-    assert render("{{ tools | tojson }}", tools=tools) == json.dumps(tools, ensure_ascii=False)
-    assert render("{{ tools | tojson(indent=2) }}", tools=tools) == json.dumps(tools, ensure_ascii=False, indent=2)
-    assert render("{{ '\U0001f600' | tojson(ensure_ascii=True) }}") == '"\\ud83d\\ude00"'
-
-
 def test_templates_know_the_special_tokens_variables_and_the_date() -> None:
     assert render("{{ bos_token }}{{ eos_token }}{{ mood }}", variables={"mood": "!"}) == "<|begin_of_text|><|im_end|>!"
     assert render("{{ strftime_now('%Y') }}") == datetime.now().astimezone().strftime("%Y")
     assert render("{{ messages | length }}", variables={"messages": []}) == "1"
-
-
-def test_generation_blocks_render_their_content() -> None:
-    assert render("{% generation %}{{ messages[0].content }}{% endgeneration %}!") == "Hi!"
 
 
 @pytest.mark.parametrize(

@@ -38,31 +38,6 @@ def test_arguments_that_an_object_would_damage_stay_text(arguments: str) -> None
     assert found[0]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
-def test_a_result_has_the_name_of_its_tool_where_that_has_a_place() -> None:
-    assert history([assistant(call("{}")), RESULT], TemplateAbilities())[1]["name"] == "f"
-    assert "name" not in history([assistant(call("{}")), RESULT], TemplateAbilities(result_names=False))[1]
-    named = [assistant(call("{}")), {**RESULT, "name": "own"}]
-    shown = history(named, TemplateAbilities(names=frozenset({"tool"})))[1]
-    assert (shown["name"], shown["content"]) == ("own", "x")
-    assert history(named, TemplateAbilities(result_names=False))[1]["content"] == "own: x"
-
-
-def test_ids_of_nine_for_call_and_result() -> None:
-    one, two = history([assistant(call("{}")), RESULT], TemplateAbilities(short_ids=True))
-    assert one["tool_calls"][0]["id"] == two["tool_call_id"]
-    assert len(two["tool_call_id"]) == 9
-    assert two["tool_call_id"].isalnum()
-    own = history([assistant(call("{}", "abcdef123"))], TemplateAbilities(short_ids=True))
-    assert own[0]["tool_calls"][0]["id"] == "abcdef123"
-
-
-def test_no_content_is_null_where_the_template_asks_for_that() -> None:
-    null = TemplateAbilities(null_content=True)
-    assert history([assistant(call("{}"))], null)[0]["content"] is None
-    assert history([assistant(call("{}"), content="x")], null)[0]["content"] == "x"
-    assert history([assistant(call("{}"))], TemplateAbilities())[0]["content"] == ""
-
-
 def test_results_in_plain_form_are_one_message_with_the_question_behind_them() -> None:
     calls = [call("{}", "a"), call('{"b":1}', "b")]
     messages = [

@@ -15,8 +15,9 @@ from tests.prompt.traits import TRAITS, template
 from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
 
-QUICK = settings(FIXED, max_examples=examples(25))
-LONG = settings(QUICK, max_examples=300)
+QUICK = settings(FIXED, max_examples=examples(25, long=300))
+
+
 ROME = '{"city":"Rome"}'
 
 
@@ -55,13 +56,6 @@ def check_nothing_vanishes(messages: list[dict[str, Any]], names: list[str], *, 
 @QUICK
 @given(conversations(), st.booleans())
 def test_nothing_of_a_conversation_vanishes(messages: list[dict[str, Any]], tools: bool) -> None:
-    check_nothing_vanishes(messages, list(TRAITS), tools=tools)
-
-
-@pytest.mark.long
-@LONG
-@given(conversations(), st.booleans())
-def test_nothing_of_very_many_conversations_vanishes(messages: list[dict[str, Any]], tools: bool) -> None:
     check_nothing_vanishes(messages, list(TRAITS), tools=tools)
 
 

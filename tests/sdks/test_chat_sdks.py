@@ -1,18 +1,14 @@
-"""Chat completions in a loop of tools: OpenAI's SDK, and LangChain's ChatOpenAI as it is."""
+"""Chat completions in a loop of tools by OpenAI's SDK."""
 
 from __future__ import annotations
 
-import functools
 import json
-import operator
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_openai import ChatOpenAI
 from openai import OpenAI
 
 from tests.sdks.conftest import MODEL, QUESTION, SAID, Stack, degrees_in
-from tests.sdks.test_langchain_sdk import WAYS, get_weather
+from tests.sdks.test_langchain_sdk import WAYS
 
 PATH = "/v1/chat/completions"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -50,27 +46,3 @@ def test_a_loop_of_tools(stack: Stack, streamed: bool) -> None:
     assert (numbers, reasons) == ([1, 2, 0], ["tool_calls", "tool_calls", "stop"])
     assert choice.message.content == SAID
     stack.check_loop(PATH)
-
-
-@WAYS
-def test_a_loop_of_langchain(stack: Stack, streamed: bool) -> None:
-    stack.play_loop(thought=False)
-    llm = ChatOpenAI(model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, stream_usage=True)
-    bound = llm.bind_tools([get_weather])
-    messages: list[BaseMessage] = [HumanMessage(QUESTION)]
-    numbers, used = [], []
-    while True:
-        if streamed:
-            first, *others = bound.stream(messages)
-            answer: Any = functools.reduce(operator.add, others, first)
-        else:
-            answer = bound.invoke(messages)
-        used.append(answer.usage_metadata["input_tokens"])
-        messages.append(answer)
-        numbers.append(len(answer.tool_calls))
-        if not answer.tool_calls:
-            break
-        messages += [get_weather.invoke(call) for call in answer.tool_calls]
-    assert (numbers, answer.content) == ([1, 2, 0], SAID)
-    stack.check_loop(PATH)
-    assert used == stack.prompt_tokens()

@@ -1,4 +1,4 @@
-"""LangChain's ChatOpenAI with ``use_responses_api``."""
+"""LangChain's ChatOpenAI as it is, in a loop of tools, and with ``use_responses_api``."""
 
 from __future__ import annotations
 
@@ -37,9 +37,21 @@ def llm(stack: Stack) -> ChatOpenAI:
 
 
 @WAYS
-@pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
-def test_a_loop_of_tools(stack: Stack, llm: ChatOpenAI, streamed: bool, thought: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "thought"),
+    [("/v1/chat/completions", False), (PATH, False), (PATH, True)],
+    ids=["chat", "plain", "thought"],
+)
+def test_a_loop_of_tools(stack: Stack, streamed: bool, path: str, thought: bool) -> None:
     stack.play_loop(thought=thought)
+    llm = ChatOpenAI(
+        model=MODEL,
+        base_url=f"{stack.url}/v1",
+        api_key="unused",
+        max_retries=0,
+        stream_usage=True,
+        use_responses_api=path == PATH,
+    )
     bound = llm.bind_tools([get_weather])
     messages: list[BaseMessage] = [HumanMessage(QUESTION)]
     thoughts, numbers, used = [], [], []
@@ -50,7 +62,7 @@ def test_a_loop_of_tools(stack: Stack, llm: ChatOpenAI, streamed: bool, thought:
         else:
             answer = bound.invoke(messages)
         used.append(answer.usage_metadata["input_tokens"])
-        thoughts += [part["text"] for block in answer.content if block["type"] == "reasoning"
+        thoughts += [part["text"] for block in answer.content if path == PATH and block["type"] == "reasoning"
                      for part in block["content"]]  # fmt: skip
         messages.append(answer)
         numbers.append(len(answer.tool_calls))
@@ -60,7 +72,7 @@ def test_a_loop_of_tools(stack: Stack, llm: ChatOpenAI, streamed: bool, thought:
     assert (numbers, answer.text) == ([1, 2, 0], SAID)
     # Of streams LangChain reads summaries alone.
     assert thoughts == ([FIRST_THOUGHT, LAST_THOUGHT] if thought and not streamed else [])
-    stack.check_loop(PATH)
+    stack.check_loop(path)
     assert used == stack.prompt_tokens()
 
 

@@ -15,7 +15,6 @@ from tests.app.scripted import write_tokenizer
 from tests.openai.tools_harness import TOOLS, UNGUIDED
 from tests.tokens.build import byte_level
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "chat_templates"
 _HEAD = (
     "{% if tools %}Write calls in <tool_call></tool_call>.{{ tools | tojson }}{% endif %}"
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
@@ -88,27 +87,6 @@ def test_what_is_written_goes_before_an_architecture() -> None:
     assert family("{{ tools }}{% for message in messages %}{{ message.content }}{% endfor %}", "Lfm2ForCausalLM") == (
         "lfm2"
     )
-
-
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [
-        ("deepseek_v3", "deepseek_v3"),
-        ("deepseek_v31", "deepseek_v31"),
-        ("gpt_oss", "harmony"),
-        ("granite3", "granite"),
-        ("hermes", "hermes"),
-        ("llama3_json", "llama3_json"),
-        ("mistral_v7", "mistral"),
-        ("mistral_v11", "mistral_v11"),
-        ("mistral_v13", "mistral_v11"),
-        ("phi4_mini", "phi4"),
-    ],
-)
-def test_the_templates_of_this_repository(file: str, name: str) -> None:
-    source = (TEMPLATES / f"{file}.jinja").read_text(encoding="utf-8")
-    choice = chosen(source)
-    assert (choice.family.name, choice.doubts) == (name, {})
 
 
 async def test_the_operator_and_the_client_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

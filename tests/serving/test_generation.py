@@ -93,38 +93,6 @@ async def test_all_that_is_ready_comes_at_once_and_none_at_the_end(folder: Path)
     assert setup.value("gateway_requests_cancelled_total") == 0
 
 
-async def test_a_slow_reader_holds_the_engine_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_READY", 4)
-    letter = ByteIds(folder).of("x")
-    given = 0
-
-    class Counting(ScriptedEngine):
-        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-            nonlocal given
-            for _number in range(100):
-                given += 1
-                yield EngineChunk(ids=letter)
-            yield EngineChunk(final=True)
-
-    setup = Setup(folder, lambda _: [])
-    async with setup.start(Counting(lambda _: [])) as generation:
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert given == 4
-        assert await text_of(generation) == "x" * 100
-
-
-async def test_leaving_early_cancels_once(folder: Path) -> None:
-    never = asyncio.Event()
-    setup = Setup(folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), never])
-    async with setup.start() as generation:
-        assert await generation.wait_for_response()
-    assert setup.engine.closed_early == ["r"]
-    assert setup.value("gateway_requests_cancelled_total") == 1
-    assert setup.value("gateway_completion_tokens_total") == 1
-    assert setup.value("gateway_requests_in_flight") == 0
-
-
 async def test_what_became_of_predictions_is_counted_for_whole_answers(folder: Path) -> None:
     ids, never = ByteIds(folder), asyncio.Event()
     scripts = iter([[EngineChunk(ids=ids.of("abc"), final=True)], [EngineChunk(ids=ids.of("a")), never]])
@@ -141,21 +109,6 @@ async def test_what_became_of_predictions_is_counted_for_whole_answers(folder: P
     async with setup.start(draft=ids.of("abc")) as left:
         assert await left.wait_for_response()
     assert counted() == [2, 3], "nobody knows how the answer would have gone on"
-
-
-async def test_pieces_before_an_error_are_not_lost(folder: Path) -> None:
-    setup = Setup(
-        folder, lambda _: [EngineChunk(ids=ByteIds(folder).of("a")), EngineError(ErrorKind.INTERNAL, "It failed.")]
-    )
-    async with setup.start() as generation:
-        assert await generation.wait_for_response()
-        pieces = await pieces_of(generation)
-        assert pieces is not None
-        assert pieces[0].text == "a"
-        with pytest.raises(EngineError, match="It failed"):
-            await pieces_of(generation)
-    assert setup.value("gateway_engine_failures_total", kind="internal") == 1
-    assert setup.value("gateway_requests_cancelled_total") == 0
 
 
 @pytest.mark.parametrize("deadlines", [Deadlines(0.02, 60), Deadlines(60, 0.02), Deadlines(0, 0)])
@@ -201,38 +154,6 @@ async def test_an_engine_that_never_acknowledges_a_cancel_does_not_hold_the_answ
     assert setup.value("gateway_requests_in_flight") == 0
     (left,) = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     await left
-
-
-async def test_a_defect_after_text_never_looks_like_an_end(folder: Path) -> None:
-    ids = ByteIds(folder).of("a")
-
-    class Broken(ScriptedEngine):
-        async def generate(self, _: GenerationRequest) -> AsyncGenerator[EngineChunk, None]:
-            try:
-                yield EngineChunk(ids=ids)
-                raise ZeroDivisionError
-            finally:
-                await asyncio.sleep(0)
-
-    async with Setup(folder, lambda _: []).start(Broken(lambda _: [])) as generation:
-        with pytest.raises(EngineError, match="could not be read"):
-            await text_of(generation)
-
-
-async def test_a_defect_is_an_error_of_ours_and_its_cause_is_logged(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def script(_: GenerationRequest) -> Any:
-        raise ZeroDivisionError
-
-    setup = Setup(folder, script)
-    async with setup.start() as generation:
-        for _ in range(2):
-            with pytest.raises(EngineError) as error:
-                await pieces_of(generation)
-            assert error.value.kind is ErrorKind.INTERNAL
-    assert "ZeroDivisionError" in caplog.text
-    assert setup.value("gateway_engine_failures_total", kind="internal") == 1
 
 
 def shown_by(piece: Piece | str) -> str:

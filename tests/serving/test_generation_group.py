@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.generation import EngineChunk, EngineError, ErrorKind, SequenceAssembler
+from gateway.generation import EngineChunk, EngineError, SequenceAssembler
 from gateway.generation.health import EngineHealth
 from gateway.serving.deadlines import Deadlines
 from gateway.serving.generation import Generation
@@ -71,78 +71,10 @@ async def texts_of(choices: Generations, count: int) -> tuple[list[str], list[in
     return texts, ended
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-async def test_each_choice_has_its_own_text_and_end(folder: Path, count: int) -> None:
-    ids = ByteIds(folder)
-    words = ["alpha", "b", "gamma", "", "eps"][:count]
-    setup = Setup(folder, [chunks(ids.of(word), cached_tokens=2) for word in words])
-    async with setup.choices as choices:
-        assert await choices.wait_for_response()
-        texts, ended = await texts_of(choices, count)
-        assert choices.done
-        assert await choices.ready() is None
-    assert texts == words
-    assert sorted(ended) == list(range(count))
-    usage = choices.usage()
-    assert (usage.prompt_tokens, usage.completion_tokens) == (3, sum(map(len, words)))
-    assert usage.cached_tokens == 2
-    assert [each.assembler.finish_reason for each in setup.generations] == ["stop"] * count
-
-
-async def test_pieces_come_as_they_are_ready(folder: Path) -> None:
-    gate, ids = asyncio.Event(), ByteIds(folder)
-    (a,), (b,) = ids.of("a"), ids.of("b")
-    slow: list[Step] = [gate, *chunks([a])]
-    setup = Setup(folder, [slow, [EngineChunk(ids=[b]), gate, EngineChunk(final=True)]])
-    async with setup.choices as choices:
-        assert await choices.wait_for_response()
-        ready = await choices.ready()
-        assert ready is not None
-        assert [(index, [piece.text for piece in pieces]) for index, pieces, _ in ready] == [(1, ["b"])]
-        assert await choices.ready(timeout=0.01) == []
-        gate.set()
-        assert (await texts_of(choices, 2))[0] == ["a", ""]
-
-
-async def test_one_failure_ends_all(folder: Path) -> None:
-    never, ids = asyncio.Event(), ByteIds(folder).of("a")
-    failing: list[Step] = [EngineChunk(ids=ids), EngineError(ErrorKind.INTERNAL, "It failed.")]
-    setup = Setup(folder, [[EngineChunk(ids=ids), never], failing, [never]])
-    async with setup.choices as choices:
-        assert await choices.wait_for_response()
-        with pytest.raises(EngineError, match="It failed"):
-            await texts_of(choices, 3)
-    assert setup.engine.running == 0
-    assert sorted(setup.engine.closed_early) == ["0", "2"]
-
-
-async def test_a_failure_before_any_response_is_raised_at_once(folder: Path) -> None:
-    never = asyncio.Event()
-    setup = Setup(folder, [[never], [EngineError(ErrorKind.QUEUE_FULL, "Full.")]])
-    async with setup.choices as choices:
-        with pytest.raises(EngineError, match="Full"):
-            await choices.wait_for_response()
-    assert setup.engine.running == 0
-
-
 async def test_silence_is_told(folder: Path) -> None:
     never = asyncio.Event()
     async with Setup(folder, [[never], [never]]).choices as choices:
         assert not await choices.wait_for_response(timeout=0.01)
-
-
-async def test_ids_come_with_their_text(folder: Path) -> None:
-    ids = ByteIds(folder).of("aé")
-    setup = Setup(folder, [chunks(ids)], keep_ids=True)
-    found: list[tuple[str, list[int]]] = []
-    async with setup.choices as choices:
-        while (ready := await choices.ready()) is not None:
-            for _, pieces, _ in ready:
-                for piece in pieces:
-                    assert piece.ids is not None
-                    found.append((piece.text, list(piece.ids)))
-    assert found[:2] == [("a", ids[:1]), ("é", ids[1:])]
-    assert [index for _, some in found for index in some] == ids
 
 
 async def test_only_some_run_together(folder: Path) -> None:

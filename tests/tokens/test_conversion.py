@@ -11,28 +11,20 @@ from typing import Any
 
 import pytest
 import transformers
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from sentencepiece import SentencePieceProcessor
 
 from gateway.settings.extras import pip_install
 from gateway.text.prompt import load_template
-from gateway.text.tokens import IncrementalDetokenizer, Tokenizer, TokenizerError, conversion
+from gateway.text.tokens import Tokenizer, TokenizerError, conversion
 from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from gateway.text.untrusted_work import Helper
-from tests.rings import examples
-from tests.tokens.build import FIXED
+from tests.tokens.test_by_transformers import QUICK, TEXTS, check_ids, check_texts
 from tests.tokens.test_families import SOURCES
 from tests.tokens.vocabularies import FOLDERS, llama2, llama3, sentence_piece, tekken, tiktoken_file, write
 
 pytestmark = pytest.mark.usefixtures("one_helper")
 KIND = pytest.mark.parametrize("kind", FOLDERS)
-QUICK = settings(FIXED, max_examples=examples(40))
-LONG = settings(FIXED, max_examples=400)
-AMOUNT = pytest.mark.parametrize(
-    "amount", [pytest.param(QUICK, id="quick"), pytest.param(LONG, id="long", marks=pytest.mark.long)]
-)
-TEXTS = st.text(max_size=40) | st.lists(st.sampled_from(SOURCES), max_size=5).map("".join)
 USER = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
 
 
@@ -51,41 +43,22 @@ def theirs(folder: Any) -> Any:
     return functools.cache(lambda kind: transformers.AutoTokenizer.from_pretrained(str(folder(kind))))
 
 
-@AMOUNT
 @KIND
-def test_texts_become_the_same_ids(kind: str, amount: settings, ours: Any, theirs: Any) -> None:
-    @amount
-    @given(TEXTS)
-    @example("")
-    def check(text: str) -> None:
-        assert ours(kind).encode(text) == theirs(kind).encode(text, add_special_tokens=False)
-
-    check()
+def test_texts_become_the_same_ids(kind: str, ours: Any, theirs: Any) -> None:
+    check_ids(ours(kind), theirs(kind))
 
 
-@AMOUNT
 @KIND
-def test_ids_become_the_same_text_at_once_and_one_by_one(kind: str, amount: settings, ours: Any, theirs: Any) -> None:
-    ids = st.lists(st.integers(0, ours(kind).vocab_size - 1), max_size=12) | TEXTS.map(ours(kind).encode)
-
-    @amount
-    @given(ids, st.booleans())
-    def check(ids: list[int], skip: bool) -> None:
-        text = theirs(kind).decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False)
-        detokenizer = IncrementalDetokenizer(ours(kind), skip)
-        assert ours(kind).decode(ids, skip_special_tokens=skip) == text
-        assert "".join([*map(detokenizer.push, ids), detokenizer.flush()]) == text
-
-    check()
+def test_ids_become_the_same_text_at_once_and_one_by_one(kind: str, ours: Any, theirs: Any) -> None:
+    check_texts(ours(kind), theirs(kind))
 
 
-@AMOUNT
 @pytest.mark.parametrize("kind", ["llama2", "gemma", "unigram"])
-def test_sentencepiece_itself_makes_the_same_ids(kind: str, amount: settings, ours: Any, folder: Any) -> None:
+def test_sentencepiece_itself_makes_the_same_ids(kind: str, ours: Any, folder: Any) -> None:
     original = SentencePieceProcessor(model_file=str(folder(kind) / "tokenizer.model"))
 
     # transformers takes NEL (U+0085) for a space in what it makes of unigram models; SentencePiece does not.
-    @amount
+    @QUICK
     @given(TEXTS.map(lambda text: "a" + text.replace("▁", "_").replace("<0x", "<").replace("\x85", "")))
     def check(text: str) -> None:
         assert ours(kind).encode_literal(text, at_start=True) == original.encode(text)

@@ -22,8 +22,7 @@ from tests.tokens import vocabularies
 from tests.tokens.build import FIXED, byte_level, sentence_piece, unigram, word_piece
 from tests.tokens.families import FAMILIES, WINDOWS, qwen
 
-QUICK = settings(FIXED, max_examples=examples(60))
-LONG = settings(FIXED, max_examples=300)
+QUICK = settings(FIXED, max_examples=examples(60, long=300))
 
 
 def word_level() -> Tokenizer:
@@ -75,9 +74,7 @@ def check(backend: tokenizers.Tokenizer, data: st.DataObject) -> None:
             assert TokenIds(segments.encode(each, how)).tolist() == whole(backend, each)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_text_has_the_same_ids_by_parts(kind: str) -> None:
-    tokenizer = KINDS[kind]()
+def check_parts(tokenizer: Tokenizer) -> None:
     assert tokenizer.obstacle is None
 
     @given(st.data())
@@ -88,17 +85,9 @@ def test_a_text_has_the_same_ids_by_parts(kind: str) -> None:
     holds()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
-    tokenizer = KINDS[kind]()
-
-    @given(st.data())
-    @LONG
-    def holds(data: st.DataObject) -> None:
-        check(tokenizer.backend, data)
-
-    holds()
+def test_a_text_has_the_same_ids_by_parts(kind: str) -> None:
+    check_parts(KINDS[kind]())
 
 
 @pytest.mark.usefixtures("one_helper")
@@ -114,15 +103,7 @@ def test_many_texts_have_the_same_ids_by_parts(kind: str) -> None:
     ],
 )
 def test_a_converted_vocabulary_has_the_same_ids_by_parts(tmp_path: Path, make: Callable[[Path], Path]) -> None:
-    tokenizer = Tokenizer.from_folder(make(tmp_path / "model"))
-    assert tokenizer.obstacle is None
-
-    @given(st.data())
-    @QUICK
-    def holds(data: st.DataObject) -> None:
-        check(tokenizer.backend, data)
-
-    holds()
+    check_parts(Tokenizer.from_folder(make(tmp_path / "model")))
 
 
 @st.composite

@@ -23,21 +23,6 @@ def channel(*messages: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]
     return receive
 
 
-async def test_the_result_of_work_that_ends_first() -> None:
-    async def work() -> int:
-        return 7
-
-    assert await while_connected({}, channel({"type": "http.request"}), work()) == 7
-
-
-async def test_the_error_of_work_that_fails() -> None:
-    async def work() -> int:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        await while_connected({}, channel(), work())
-
-
 async def test_work_has_cleaned_up_when_the_client_left() -> None:
     cleaned = []
 

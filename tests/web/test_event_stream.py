@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import pytest
-
-from gateway.http.access_log import record_of
 from gateway.http.sse import EventStream
 
 
@@ -43,40 +40,3 @@ async def test_one_write_for_each_item() -> None:
     assert headers[b"x-accel-buffering"] == b"no"
     assert headers[b"x-more"] == b"1"
     assert b"content-length" not in headers
-
-
-async def test_an_error_before_the_first_bytes_leaves_the_answer_open() -> None:
-    async def events() -> AsyncGenerator[bytes, None]:
-        raise KeyError("x")
-        yield b""
-
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    with pytest.raises(KeyError):
-        await EventStream(events())({"type": "http"}, never, send)
-    assert sent == []
-
-
-async def test_the_generator_is_closed_when_the_client_leaves() -> None:
-    waiting, closed = asyncio.Event(), asyncio.Event()
-
-    async def events() -> AsyncGenerator[bytes, None]:
-        try:
-            yield b"data: a\n\n"
-            waiting.set()
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            closed.set()
-
-    async def receive() -> dict[str, Any]:
-        await waiting.wait()
-        return {"type": "http.disconnect"}
-
-    sent, scope = await run(events(), receive)
-    assert closed.is_set()
-    assert record_of(scope).disconnected
-    assert sent[-1]["more_body"]

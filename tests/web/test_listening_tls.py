@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 import uvloop
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app import unread_answer
@@ -196,39 +196,6 @@ def test_clients_show_certificates_where_they_must(run: Any, authority: Authorit
             assert await answer(port, client(authority)) == "https 0"
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await answer(port, client(authority, stranger))
-
-    run(test())
-
-
-def test_new_files_are_shown_to_new_connections_and_streams_go_on(
-    run: Any, authority: Authority, pair: Pair, tmp_path: Path
-) -> None:
-    async def test() -> None:
-        later = Authority(tmp_path, "Later")
-        go_on = asyncio.Event()
-
-        async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-            async def parts() -> AsyncIterator[bytes]:
-                yield b"first "
-                await go_on.wait()
-                yield b"last"
-
-            await StreamingResponse(parts())(scope, receive, send)
-
-        made = contexts(pair)
-        async with listening(made, slow) as port:
-            reader, writer = await connect(port, client(authority))
-            writer.write(ASK)
-            await reader.readuntil(b"first ")
-            pair.replace_by(later.issue("gateway"))
-            await made.look(now=True)
-            await connect(port, client(later))
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await connect(port, client(authority))
-            go_on.set()
-            assert b"last" in await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), SOON_S)
-            writer.write(ASK)  # the connection lives on as well
-            await reader.readuntil(b"first ")
 
     run(test())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
+from tests.waiting import wait_until
 
 MODEL = "m"
 ASK: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
@@ -107,18 +107,11 @@ def test_notice_is_given_before_connections_are_refused(start: Start, workers: s
             assert answer.status_code == 200
             assert answer.headers["connection"] == "close"
     gateway.signal(signal.SIGTERM)  # no more notice
-    until_rejected(gateway)
+    wait_until(lambda: not gateway.answers())
     assert not is_aborted(stream.text)
     gateway.signal(signal.SIGTERM)  # no more time for what runs
     assert is_aborted(stream.end())
     assert ended(gateway) == 0
-
-
-def until_rejected(gateway: GatewayProcess) -> None:
-    deadline = time.monotonic() + 20
-    while gateway.answers():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -139,7 +132,7 @@ def test_notice_ends_by_itself_and_the_internal_port_stays(start: Start) -> None
     gateway.wait("/health/ready", 200)
     stream = Stream(gateway)
     gateway.signal(signal.SIGTERM)
-    until_rejected(gateway)
+    wait_until(lambda: not gateway.answers())
     assert httpx.get(f"http://127.0.0.1:{internal}/health/ready").status_code == 503
     assert httpx.get(f"http://127.0.0.1:{internal}/metrics").status_code == 200
     gateway.signal(signal.SIGTERM)
@@ -195,10 +188,7 @@ class Balancer:
 
     def wait_left(self, url: str) -> None:
         """Wait until nobody asks a gateway any more: it has said that it is not ready, and ended connections."""
-        deadline = time.monotonic() + 30
-        while url in self.ready or url in self.using.values():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: url not in {*self.ready, *self.using.values()}, 30)
 
     def end(self) -> None:
         self._stop.set()

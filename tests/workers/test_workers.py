@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
+from tests.waiting import wait_until
 from tests.warm_gateways import WarmGateways
 
 MODEL = "tiny"
@@ -72,13 +72,6 @@ def worker_pids(gateway: GatewayProcess) -> list[int]:
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def degraded(gateway: GatewayProcess) -> bool:
     """Whether a worker lacks, of which the others tell; the one that replaces it tells the same."""
     answer = httpx.get(f"{gateway.url}/health/ready", timeout=30)
@@ -115,13 +108,13 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
     assert answered() == {6}
     with ThreadPoolExecutor(6) as pool:
         streams = [pool.submit(stream, gateway) for _ in range(6)]
-        until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
+        wait_until(lambda: gateway.metric("gateway_requests_in_flight") == 6)
         os.kill(before[0], signal.SIGKILL)
-        until(lambda: before[0] not in worker_pids(gateway))
+        wait_until(lambda: before[0] not in worker_pids(gateway))
         released.touch()
         outcomes = [each.result() for each in streams]
     assert any(outcomes)  # the other workers' streams went on
-    until(lambda: len(worker_pids(gateway)) == COUNT and not degraded(gateway))
+    wait_until(lambda: len(worker_pids(gateway)) == COUNT and not degraded(gateway))
     after = worker_pids(gateway)
     assert len(after) == COUNT
     assert before[0] not in after
@@ -132,7 +125,7 @@ def test_counts_of_all_workers_add_up_and_a_killed_one_is_replaced(shared: Gatew
 def test_requests_wait_for_the_worker_that_replaces_a_dead_one(shared: GatewayProcess) -> None:
     """Running answers are lost with it; all others are served, those in its queue too, and where all workers died."""
     gateway = shared
-    until(lambda: gateway.metric("gateway_requests_in_flight") == 0)
+    wait_until(lambda: gateway.metric("gateway_requests_in_flight") == 0)
     over = False
 
     def ask_on() -> list[int]:
@@ -150,7 +143,7 @@ def test_requests_wait_for_the_worker_that_replaces_a_dead_one(shared: GatewayPr
             before = worker_pids(gateway)
             for pid in before[:count]:
                 os.kill(pid, signal.SIGKILL)
-            until(lambda: len(pids := worker_pids(gateway)) == COUNT and not {*before[:count]} & {*pids})  # noqa: B023
+            wait_until(lambda: len(pids := worker_pids(gateway)) == COUNT and not {*before[:count]} & {*pids})  # noqa: B023
             gateway.wait("/health/ready", 200)
         over = True
         seen = [status for each in asking for status in each.result()]
@@ -168,7 +161,7 @@ def test_a_worker_takes_connections_without_triton_after_a_while(tmp_path: Path,
         for pid in worker_pids(gateway):
             os.kill(pid, signal.SIGKILL)
         gateway.wait("/metrics", 200)  # by the internal port, which does not wait
-        until(lambda: "starting" not in gateway.wait("/health/ready", 503).text)
+        wait_until(lambda: "starting" not in gateway.wait("/health/ready", 503).text)
         assert not [line for line in gateway.log_lines() if "is not ready yet" in line]
         gateway.logged("is not ready yet", count=COUNT)
         assert httpx.get(f"{gateway.url}/health/live").status_code == 200
@@ -197,7 +190,7 @@ def test_memory_is_that_of_all_workers(shared: GatewayProcess) -> None:
         held = sum(pages) * os.sysconf("SC_PAGE_SIZE")
         return abs(shared.metric("gateway_memory_bytes") - held) < 0.1 * held
 
-    until(agree)
+    wait_until(agree)
     assert shared.metric("gateway_memory_limit_bytes") > shared.metric("gateway_memory_bytes")
 
 
@@ -206,7 +199,7 @@ def test_sighup_ends_no_worker_while_it_starts(file: Path, tmp_path: Path) -> No
     gateway = start(file, tmp_path / "log", 2)
     gateway.launch()
     try:
-        until(lambda: len(worker_pids(gateway)) == 2)
+        wait_until(lambda: len(worker_pids(gateway)) == 2)
         begun = worker_pids(gateway)
         while not all("/site-packages/" in Path(f"/proc/{pid}/maps").read_text() for pid in begun):
             gateway.signal(signal.SIGHUP)  # until all of them load their first libraries
@@ -222,12 +215,12 @@ def test_a_reload_reaches_every_worker(shared: GatewayProcess, file: Path) -> No
     text = file.read_text()
     file.write_text(text.replace(f"name: {MODEL},", f"name: {MODEL}, aliases: [other],"))
     gateway.signal(signal.SIGHUP)
-    until(lambda: gateway.metric("gateway_settings_reloads_total", 'outcome="applied"') == COUNT)
+    wait_until(lambda: gateway.metric("gateway_settings_reloads_total", 'outcome="applied"') == COUNT)
     statuses = {httpx.get(f"{gateway.url}/v1/models/other").status_code for _ in range(20)}
     assert statuses == {200}
     file.write_text("models: 5")
     gateway.signal(signal.SIGHUP)
-    until(lambda: gateway.metric("gateway_settings_last_reload_successful") == 0)
+    wait_until(lambda: gateway.metric("gateway_settings_last_reload_successful") == 0)
     gateway.wait("/health/ready", 200)
     file.write_text(text)
 
@@ -238,7 +231,7 @@ def test_running_answers_end_before_the_workers_do(pair: GatewayProcess, release
     with ThreadPoolExecutor(4) as pool:
         begun: list[int] = []
         streams = [pool.submit(stream, gateway, lambda: begun.append(1)) for _ in range(4)]
-        until(lambda: len(begun) == 4)
+        wait_until(lambda: len(begun) == 4)
         gateway.signal(signal.SIGTERM)
         assert not any(each.done() for each in streams)  # they run on
         released.touch()
@@ -255,7 +248,7 @@ def test_workers_end_with_their_supervisor(pair: GatewayProcess) -> None:
     assert process is not None
     process.kill()
     process.wait()
-    until(lambda: not any(running(pid) for pid in pids))
+    wait_until(lambda: not any(running(pid) for pid in pids))
 
 
 def running(pid: int) -> bool:

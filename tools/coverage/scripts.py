@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.coverage.row import Row
 
 _PARAMETERS = "clients/test_parameters.py::"
+_EACH = "dialects/test_each_parameter.py::test_each_parameter_has_its_effect_or_is_refused_by_name"
 _SDK = "clients/test_openai_sdk.py::"
 _PENALTIES = f"{_PARAMETERS}test_penalties_lower_log_probs_of_what_the_prompt_has"
 _ADAPTER = "integration/test_additions.py::test_adapters_by_model_name_survive_eviction"
@@ -16,7 +17,6 @@ _GUIDES = "integration/test_guided.py::test_answers_keep_to_their_guides"
 _TLS = "clients/test_tls.py::test_certificates_of_both_sides_are_exchanged_under_a_hundred_streams"
 _NAMES = "integration/test_rendered_repository.py::test_every_way_gives_the_same_text"
 _BIAS = f"{_PARAMETERS}test_logit_bias_is_never_and_always"
-_LENGTH = f"{_PARAMETERS}test_limits"
 _SELF_TEST = "the script's test of itself: run it against Triton's model, not through the gateway"
 
 CLIENTS = (
@@ -32,7 +32,7 @@ CLIENTS = (
     Row("--stream-timeout", "`timeouts.first_token_s`, `timeouts.total_s`", "openai/test_chat_completion.py::test_deadlines"),
     Row("--verbose", "`server.log_level: debug`, the access log", "app/test_application.py::test_the_access_log"),
     Row("--request-id", "Triton's ids are fresh; a client's own is `x-request-id`", "app/test_application.py::test_request_ids"),
-    Row("--model-name", "`model`, by the served model's `triton.model`", "integration/test_dialects.py::test_an_engine_model_can_be_configured_directly"),
+    Row("--model-name", "`model`, by the served model's `triton.model`", "triton/test_discovery.py::test_an_engine_model_itself"),
     Row("--preprocessor-model-name", "the gateway tokenizes; ensemble and BLS know the steps of their own deployment by `prefix`", _NAMES),
     Row("--postprocessor-model-name", "as above", _NAMES),
     Row("--target-tensorrt-llm-model-name", "`engine_model` of the target, which `tensorrt_llm_bls` calls", _DRAFTED),
@@ -45,11 +45,11 @@ CLIENTS = (
     Row("--tokenizer-dir", "`models[].tokenizer`, or what Triton's own configuration names", "app/test_application.py::test_tokenizer_and_context_from_what_is_discovered"),
     Row("--tokenizer-type", "removed in 0.9: tokenizer.json describes the tokenizer", "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why", "rejected"),
     # length and ends
-    Row("--output-len", "`max_completion_tokens`", _LENGTH),
-    Row("--request-output-len", "`max_completion_tokens`", _LENGTH),
-    Row("--end-id", "the model's own; `stop_token_ids`", f"{_PARAMETERS}test_stop_token_ids"),
+    Row("--output-len", "`max_completion_tokens`", _EACH),
+    Row("--request-output-len", "`max_completion_tokens`", _EACH),
+    Row("--end-id", "the model's own; `stop_token_ids`", _EACH),
     Row("--pad-id", "the model's own: one prompt in a request needs none", "triton_models/test_text_to_tokens.py::test_end_and_pad_ids_come_from_the_model_folder"),
-    Row("--stop-words", "`stop`", f"{_PARAMETERS}test_stops"),
+    Row("--stop-words", "`stop`", _EACH),
     Row("--bad-words", "`bad_words`", f"{_PARAMETERS}test_bad_words_are_not_written"),
     Row("--stop-after-ms", "close the connection", "clients/test_faults.py::test_a_hundred_clients_that_leave_early_leave_nothing_behind"),
     Row("--stop-via-request-cancel", "close the connection", "integration/test_triton_repo_control.py::test_a_cancelled_call_frees_the_engine"),
@@ -66,12 +66,12 @@ CLIENTS = (
     Row("--beam-width", "`use_beam_search` with `best_of`, where the engine allows beams", "triton/test_request_tensors.py::test_beams_where_the_engine_has_them_do_not_stream"),
     Row("--num-return-sequences", "`n`", f"{_PARAMETERS}test_n_choices_equal_requests_with_seeds_in_a_row"),
     # what comes back
-    Row("--return-log-probs", "`logprobs`", f"{_PARAMETERS}test_log_probs"),
-    Row("--return-context-logits", "`prompt_logprobs`; the logits themselves by Triton", f"{_PARAMETERS}test_log_probs_of_the_prompt"),
+    Row("--return-log-probs", "`logprobs`", _EACH),
+    Row("--return-context-logits", "`prompt_logprobs`; the logits themselves by Triton", _EACH),
     Row("--return-generation-logits", "`top_logprobs`; the logits themselves by Triton", "integration/test_triton_repo_parameters.py::test_gathered_logits_are_those_behind_the_log_probs"),
-    Row("--return-perf-metrics", "`usage.prompt_tokens_details`", f"{_PARAMETERS}test_usage_tells_what_the_cache_had"),
+    Row("--return-perf-metrics", "`usage.prompt_tokens_details`", "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"),
     Row("--requested-outputs", "what a request asks for decides which outputs the gateway names", "triton/test_request_tensors.py::test_log_probs_are_asked_for_only_when_wanted"),
-    Row("--exclude-input-in-output", "always; `echo` brings the prompt back", f"{_PARAMETERS}test_the_last_message_is_continued"),
+    Row("--exclude-input-in-output", "always; `echo` brings the prompt back", _EACH),
     Row("--overwrite-output-text", "`stream` gives each part once", f"{_SDK}test_stream_gives_one_event_a_token_and_the_same_text_and_usage"),
     # adapters, tables, drafts, guides
     Row("--lora-path", "`models[].lora`", _ADAPTER),

@@ -29,7 +29,7 @@ INPUTS: dict[str, Entry] = {
     "image_bytes_input": rejected(_BLS_REJECTED, "text only"),
     "image_url_input": rejected(_BLS_REJECTED, "text only"),
     "video_bytes_input": rejected(_BLS_REJECTED, "text only"),
-    "max_tokens": served("clients/test_parameters.py::test_limits", "`max_completion_tokens`"),
+    "max_tokens": served("dialects/test_each_parameter.py::test_each_parameter_has_its_effect_or_is_refused_by_name", "`max_completion_tokens`"),
     "bad_words": served("clients/test_parameters.py::test_bad_words_are_not_written", "`bad_words`"),
     "stop_words": served("integration/test_triton_repo_text.py::test_stop_and_bad_words_reach_the_engine", "`stop`, matched on text by the gateway; end tokens beyond the first"),
     "embedding_bias_words": served(f"{_TEXT}test_bias_falls_on_every_token_of_a_word", "in Triton; the gateway sends the dense bias"),

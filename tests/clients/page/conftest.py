@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.npm import UnavailableError
 from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer
 from tests.stack import GatewayProcess
+from tests.waiting import wait_until
 
 SPOKEN, TINY, AWAY = "spoken", "tiny", "away"
 # Hermes' form.
@@ -107,10 +107,7 @@ def page_gateway(
     gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml"))
     try:
         gateway.start(ready=False)
-        until = time.monotonic() + 60
-        while gateway.metric("gateway_model_ready") < 2:  # all but the one that is away
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until(lambda: gateway.metric("gateway_model_ready") >= 2, 60)  # all but the one that is away
         yield gateway
     finally:
         gateway.stop()
