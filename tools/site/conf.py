@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 project = "Triton OpenAI gateway"
 author = "its maintainers"
@@ -26,6 +27,7 @@ html_sourcelink_suffix = ""
 html_show_sphinx = False
 templates_path: list[str] = []
 myst_heading_anchors = 4
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 suppress_warnings = ["misc.highlighting_failure"]  # JSON with an ellipsis is none
 
 _SOURCE_URL = os.environ.get("SOURCE_URL", "").rstrip("/")
@@ -139,7 +141,22 @@ def _redirect(site: Path, former: str, page: str) -> None:
         place.write_text(_REDIRECT.format(page=path, anchor=mark + heading), encoding="utf-8")
 
 
+class StatusSearch(SearchEnglish):  # type: ignore[misc]  # Sphinx is in an environment of its own
+    """Search that finds HTTP statuses, too: Sphinx leaves numbers out, so 429 is ``_429`` in pages and queries."""
+
+    js_splitter_code = (
+        "var splitQuery = (query) => query.replace(/\\b([45]\\d\\d)\\b/g, '_$1')"
+        ".split(/[^\\p{Letter}\\p{Number}_]+/gu).filter((word) => word);"
+    )
+
+    def split(self, text: str) -> list[str]:
+        """The words of a page."""
+        words: list[str] = super().split(re.sub(r"\b([45]\d\d)\b", r"_\1", text))
+        return words
+
+
 def setup(app: Sphinx) -> None:
-    """Connect both; called by Sphinx."""
+    """Connect both, and the search; called by Sphinx."""
+    app.add_search_language(StatusSearch)
     app.connect("source-read", read_source)
     app.connect("build-finished", write_others)
