@@ -35,7 +35,7 @@ _REQUESTS: Final[Mapping[str, Event]] = {
     "request": Event(
         ("info", "debug"),
         "the access log line of a request. The level is debug for health checks and `/metrics`",
-        "If the line has `error`: see [the error codes](api.md#errors).",
+        "If the line has `error`: see the [table by error code](../how-to/troubleshooting.md#by-error-code).",
         of_request=True,
     ),
     "background_response": Event(
@@ -153,14 +153,14 @@ _ENGINES: Final[Mapping[str, Event]] = {
     "transport_chosen": Event(
         ("warning",),
         "requests to a Triton server use the transport `h2` or `grpcio` instead of the default, with the reason",
-        "For `grpcio`: see [transports.md](../explanation/transports.md).",
+        "For `grpcio`: see [transports](../explanation/reliability.md#transports).",
     ),
     "triton_certificates_used": Event(("info",), "the connection to a Triton server uses the new certificates"),
     "triton_certificates_unused": Event(
         ("warning",),
         "a Triton server does not accept the new certificates; the previous connection stays in use, and the gateway "
         "tries again",
-        "Compare them with Triton's certificates: [tls.md](../how-to/tls.md).",
+        "Compare them with Triton's certificates: [TLS](../how-to/keys.md#tls-and-mtls).",
     ),
     "triton_metrics_unread": Event(("debug",), "the metrics of a Triton server could not be read for `/metrics`"),
 }
@@ -230,7 +230,7 @@ _PROCESS: Final[Mapping[str, Event]] = {
     "certificates_refused": Event(
         ("error",),
         "changed certificate files cannot be used; the previous certificates stay in use",
-        "Fix the files: [tls.md](../how-to/tls.md).",
+        "Fix the files: [TLS](../how-to/keys.md#tls-and-mtls).",
     ),
     "memory_state": Event(
         ("info", "warning"),

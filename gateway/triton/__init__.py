@@ -4,7 +4,7 @@ import os
 
 # gRPC's event engine reads sockets in threads of its own; each token passes through two of them, which costs as much as
 # half of our own work. The older client reads in the thread that Python waits in anyway
-# (docs/explanation/transports.md). gRPC reads the variable when it is imported; a version without the experiment
+# (docs/explanation/reliability.md). gRPC reads the variable when it is imported; a version without the experiment
 # passes it over.
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
 # Our children are other programs. What gRPC does between fork and exec, to be of use in a child, can wait for ever for

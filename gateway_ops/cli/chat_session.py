@@ -19,15 +19,15 @@ _INTERRUPTED = 130
 _QUOTES = '"""'
 _LONGEST_NAME = 64
 _HELP = """\
-/system TEXT   set the system prompt; /system alone shows it, /system - removes it
-/model NAME    talk to another model; /model alone lists the models of the server
-/retry         ask for another answer to the last message, also after an error
-/undo          remove the last message and its answer
+/system TEXT     set the system prompt; /system alone shows it, /system - removes it
+/model NAME      talk to another model; /model alone lists the models of the server
+/retry           ask for another answer to the last message, also after an error
+/undo            remove the last message and its answer
 /set NAME=VALUE  set a parameter of the next requests; /set NAME removes it, /set alone lists them
-/clear         forget the conversation; the system prompt stays
-/save FILE     write the conversation to a new file, as the body of a request
-/help          show this
-/quit          leave; Ctrl-D, or Ctrl-C twice, does the same
+/clear           forget the conversation; the system prompt stays
+/save FILE       write the conversation to a new file, as the body of a request
+/help            show this
+/quit            leave; Ctrl-D, or Ctrl-C twice, does the same
 Ctrl-C stops an answer. Lines between \"\"\" and \"\"\" are one message; //text sends /text.\
 """
 

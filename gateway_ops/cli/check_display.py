@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gateway.text.harmless import harmless_values
+from gateway.text.harmless import harmless, harmless_values
 from gateway_ops.cli.fitted_table import packed
 
 # Each in the order in which the command prints it.
@@ -48,12 +48,14 @@ def show(values: dict[str, Any], *, verbose: bool) -> None:
         values: as of ``Report.as_json``.
         verbose: whether to print how each parameter is served.
     """
-    values = harmless_values(values)
+    shown = harmless_values(values)
+    for model, given in zip(shown["models"].values(), values["models"].values(), strict=True):
+        model["settings"] = [harmless(line) for line in given["settings"]]  # indentation is part of YAML
     console = Console(highlight=False)
     if console.is_terminal:
-        _show_on_terminal(console, values, verbose)
+        _show_on_terminal(console, shown, verbose)
     else:
-        _print_lines(values, verbose)
+        _print_lines(shown, verbose)
 
 
 def _print_lines(values: dict[str, Any], verbose: bool) -> None:

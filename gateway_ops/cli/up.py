@@ -222,26 +222,24 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
     if not state.url:
         lead = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
-        typer.echo("\n".join([lead, "", _own_gateway(state, folder.port), f"Log: {folder.log('triton')}", how_to_stop]))
+        log = f"Log: {folder.log('triton')}"
+        typer.echo(f"{lead}\n\n{_own_gateway(state, folder.port)}\n\n{log}\n{how_to_stop}")
         return
-    lines = [
+    parts = [
         f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
-        "",
-        *_to_try(state.url),
-        "",
+        "\n".join(_to_try(state.url)),
         curl_line(state.url, state.model, os.environ),
-        "",
         python_snippet(state.url, state.model, os.environ),
-        "",
         _own_gateway(state, folder.port),
-        f"Logs: {folder.log('gateway')}, {folder.log('triton')}",
-        how_to_stop,
+        f"Logs: {folder.log('gateway')}, {folder.log('triton')}\n{how_to_stop}",
     ]
-    typer.echo("\n".join(lines))
+    typer.echo("\n\n".join(parts))
 
 
 def _own_gateway(state: RunState, port: int) -> str:
-    """The line that starts another gateway before this Triton."""
+    """The line that starts another gateway before this Triton, or that shows what a model of a repository can."""
+    if not state.tokenizer:
+        return f"What a model can do: {_command()} check {state.triton_grpc} --model NAME"
     variables = {
         "GATEWAY_PORT": port + 1 if state.url else port,
         "GATEWAY_MODEL": state.model,
@@ -251,7 +249,7 @@ def _own_gateway(state: RunState, port: int) -> str:
         "GATEWAY_MAX_SEQ_LEN": state.max_seq_len,
     }
     line = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items() if value)
-    return f"To run your own gateway in front of this Triton:\n{line} {_command()} serve\n"
+    return f"To run your own gateway in front of this Triton:\n{line} {_command()} serve"
 
 
 def _to_try(url: str) -> list[str]:

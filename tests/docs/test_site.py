@@ -21,14 +21,17 @@ from tests.npm import UnavailableError
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _LOADED = re.compile(r"<(?:script|img|iframe)[^>]* src=\"([^\"]+)|<link(?=[^>]* rel=\"stylesheet)[^>]* href=\"([^\"]+)")
+_MOVED = re.compile(r'<a href="([^"#]+)#?([^"]*)">Moved</a>')
 FIRST_RESULTS = 6
 # Words that are in a reader's mind, and the page that they are to find.
 WORDS = {
+    "429": "how-to/keys",
     "API key": "how-to/keys",
     "autoscaling": "tutorials/production-on-kubernetes",
     "benchmark": "how-to/fleet-sizing",
-    "canary": "explanation/reliability",
     "blue green rollout": "explanation/reliability",
+    "canary": "explanation/reliability",
+    "cancel": "reference/glossary",
     "circuit breaker": "explanation/reliability",
     "Claude Code": "how-to/clients/coding-agents",
     "CORS": "reference/api",
@@ -36,26 +39,31 @@ WORDS = {
     "embeddings": "reference/embeddings",
     "function calling": "reference/tools",
     "GPU memory": "how-to/deployments",
-    "graceful shutdown": "how-to/graceful-shutdown",
+    "graceful shutdown": "explanation/reliability",
     "Grafana": "how-to/observability",
     "health check": "explanation/reliability",
     "Helm": "how-to/kubernetes",
+    "installation": "how-to/upgrading",
     "JSON schema": "reference/tools",
     "Kubernetes": "how-to/kubernetes",
     "KV cache": "reference/model-repository",
-    "LangChain": "how-to/clients/frameworks",
+    "LangChain": "how-to/clients/README",
     "latency": "how-to/fleet-sizing",
     "load balancing": "explanation/reliability",
+    "logprobs": "reference/parameters",
     "LoRA": "how-to/adapters",
-    "mTLS": "how-to/tls",
+    "mirror": "how-to/migration",
+    "mTLS": "how-to/keys",
     "OIDC": "how-to/keys",
     "OpenTelemetry": "how-to/observability",
     "Prometheus": "how-to/observability",
+    "proxy": "reference/configuration",
     "quantization": "reference/glossary",
     "quickstart": "tutorials/first-answer",
     "RAG": "tutorials/rag",
     "rate limit": "how-to/keys",
     "readiness": "explanation/reliability",
+    "reasoning": "reference/tools",
     "rerank": "tutorials/rag",
     "retry": "explanation/reliability",
     "runbook": "how-to/troubleshooting",
@@ -65,11 +73,14 @@ WORDS = {
     "structured output": "reference/tools",
     "throughput": "how-to/fleet-sizing",
     "timeout": "reference/configuration",
-    "TLS": "how-to/tls",
+    "timeouts": "reference/configuration",
+    "TLS": "how-to/keys",
     "tool calling": "reference/tools",
     "tracing": "how-to/observability",
     "troubleshooting": "how-to/troubleshooting",
     "TTFT": "how-to/fleet-sizing",
+    "usage": "reference/glossary",
+    "WebSocket": "reference/api",
 }
 
 
@@ -124,9 +135,8 @@ def test_the_site_is_built_without_a_warning(site: Path) -> None:
     foreign = [found for text in pages.values() for found in _LOADED.findall(text) if "//" in "".join(found)]
     assert foreign == []
     assert 'href="https://git.example/owner/gateway/blob/HEAD/README.md"' in pages[Path("index.html")]
-    # A link by the name of a file has the title of its page, and a former address leads to the page.
+    # A link by the name of a file has the title of its page.
     assert ">how-to/keys.md<" not in "".join(pages.values())
-    assert 'location.replace("how-to/troubleshooting.html" + location.hash)' in pages[Path("runbook.html")]
     index = (site / "llms.txt").read_text(encoding="utf-8")
     assert index.startswith("# Triton OpenAI gateway\n\n> For everyone")
     linked = re.findall(r"\]\(([^)]+)\)", index)
@@ -153,6 +163,20 @@ def test_the_link_of_each_alert_and_each_link_of_its_page_open_a_section(site: P
     ]
     assert lost == []
     assert len(links) > 60
+
+
+@pytest.mark.long
+def test_a_former_address_leads_to_the_page_and_the_heading(site: Path) -> None:
+    moved = {page: _MOVED.search(page.read_text(encoding="utf-8")) for page in site.rglob("*.html")}
+    lost = []
+    for page, found in moved.items():
+        if found:
+            target = page.parent / found[1]
+            if not target.is_file() or (found[2] and f'id="{found[2]}"' not in target.read_text(encoding="utf-8")):
+                lost.append((page, found[0]))
+    assert lost == []
+    for former in ("runbook", "how-to/tls", "tls", "how-to/clients/langchain", "clients/codex", "clients/README"):
+        assert moved[site / f"{former}.html"], former
 
 
 @pytest.mark.long

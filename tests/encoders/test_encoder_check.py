@@ -167,7 +167,8 @@ def test_the_command_prints_them(encoders: EncoderServer) -> None:
     address = encoders.url("nim")
     done = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "embed"])
     assert done.exit_code == 0, done.output
-    assert "count: token_count" in done.output
+    printed = done.output[done.output.index("models:\n") : done.output.index("How each")]
+    assert yaml.safe_load(printed)["models"][0]["encoder"]["count"] == "token_count"
     assert "ready for traffic: yes" in done.output
     wrong = CliRunner().invoke(app, ["check", address, "--model", "nim", "--task", "sing"])
     assert "it is one of generate, embed" in wrong.output

@@ -157,8 +157,8 @@ def test_times_are_those_of_the_documents(overlay: str, tmp_path: Path) -> None:
 
 
 def _rows() -> dict[str, list[int]]:
-    """The table of docs/how-to/graceful-shutdown.md: preStop, lame_duck_s, shutdown_s, grace."""
-    page = (ROOT / "docs" / "how-to" / "graceful-shutdown.md").read_text()
+    """The table of docs/explanation/reliability.md: preStop, lame_duck_s, shutdown_s, grace."""
+    page = (ROOT / "docs" / "explanation" / "reliability.md").read_text()
     rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page, re.MULTILINE)
     return {name: [int(number) for number in numbers] for name, *numbers in rows}
 

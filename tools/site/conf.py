@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
 
 project = "Triton OpenAI gateway"
 author = "its maintainers"
@@ -26,32 +27,59 @@ html_sourcelink_suffix = ""
 html_show_sphinx = False
 templates_path: list[str] = []
 myst_heading_anchors = 4
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 suppress_warnings = ["misc.highlighting_failure"]  # JSON with an ellipsis is none
 
 _SOURCE_URL = os.environ.get("SOURCE_URL", "").rstrip("/")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s#]+)((?:#[^)\s]*)?)\)")
 _PAGE = re.compile(r"\[([^\]]+)\]\(([\w/-]+)\.md\)")
 _ITEM = re.compile(rf"(?m)^( *)- {_PAGE.pattern}.*$")
-# Former pages whose content is in another one; all others are found by their names.
+# Former pages whose content is in another one, by their latest address, with the heading that has it. Pages once lay
+# without the first folder of their address; those addresses lead on as well.
+_CLIENTS = "how-to/clients/README"
+_AGENTS = "how-to/clients/coding-agents"
 _MERGED = {
-    "conversations": "reference/responses",
-    "coverage": "reference/served",
-    "deployment-options": "reference/configuration",
-    "dialects": "reference/served",
-    "engines": "how-to/deployments",
-    "load-testing": "how-to/fleet-sizing",
-    "long-prompts": "contributing/internals",
-    "record-and-replay": "how-to/troubleshooting",
-    "runbook": "how-to/troubleshooting",
-    "versions": "reference/served",
-    "workers": "how-to/graceful-shutdown",
+    "contributing/relay": "contributing/internals#the-relay",
+    "contributing/writing-tests": "contributing/how-to#write-a-test",
+    "explanation/long-prompts": "contributing/internals#a-long-prompt",
+    "explanation/transports": "explanation/reliability#transports",
+    "how-to/clients/ai-sdk": f"{_CLIENTS}#ai-sdk",
+    "how-to/clients/anthropic-sdk": f"{_CLIENTS}#anthropics-sdks",
+    "how-to/clients/claude-code": f"{_AGENTS}#claude-code",
+    "how-to/clients/codex": f"{_AGENTS}#codex",
+    "how-to/clients/continue": f"{_AGENTS}#continue",
+    "how-to/clients/frameworks": f"{_CLIENTS}#langchain",
+    "how-to/clients/langchain": f"{_CLIENTS}#langchain",
+    "how-to/clients/languages": f"{_CLIENTS}#go-java-and-c",
+    "how-to/clients/open-webui": f"{_CLIENTS}#open-webui",
+    "how-to/clients/openai-agents": f"{_CLIENTS}#openais-agents-sdk",
+    "how-to/clients/openai-sdk": f"{_CLIENTS}#openais-sdks",
+    "how-to/clients/opencode": f"{_AGENTS}#opencode",
+    "how-to/clients/other-programs": f"{_CLIENTS}#other-programs",
+    "how-to/clients/pydantic-ai": f"{_CLIENTS}#pydantic-ai",
+    "how-to/clients/sdks": f"{_CLIENTS}#openais-sdks",
+    "how-to/compare": "how-to/migration#compare-two-models-or-servers",
+    "how-to/engines": "how-to/deployments#engines",
+    "how-to/graceful-shutdown": "explanation/reliability#workers-and-graceful-shutdown",
+    "how-to/load-testing": "how-to/fleet-sizing#load-test",
+    "how-to/record-and-replay": "how-to/troubleshooting#record-and-replay",
+    "how-to/runbook": "how-to/troubleshooting",
+    "how-to/stored-responses": "reference/responses#the-store",
+    "how-to/terminal": "how-to/page#in-the-terminal",
+    "how-to/tls": "how-to/keys#tls-and-mtls",
+    "how-to/workers": "explanation/reliability#workers",
+    "reference/conversations": "reference/responses#conversations",
+    "reference/coverage": "reference/served",
+    "reference/deployment-options": "reference/configuration#options-of-a-deployment",
+    "reference/dialects": "reference/served",
+    "reference/versions": "reference/served#versions",
 }
 _REDIRECT = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
 <title>Moved</title>
-<script>location.replace("{page}.html" + location.hash)</script>
-<a href="{page}.html">Moved</a>
+<script>location.replace("{page}.html" + (location.hash || "{anchor}"))</script>
+<a href="{page}.html{anchor}">Moved</a>
 """
 
 
@@ -97,12 +125,38 @@ def write_others(app: Sphinx, failure: Exception | None) -> None:
     pages = [page for _, _, page in _ITEM.findall(index)]
     index = index.replace("# Documentation\n\n", f"# {project}\n\n> ", 1).replace("[README](../README.md)", "README")
     (site / "llms.txt").write_text(_PAGE.sub(r"[\1](_sources/\2.md)", index), encoding="utf-8")
-    for former, page in {**{posixpath.basename(page): page for page in pages}, **_MERGED}.items():
-        if not (site / f"{former}.html").exists():
-            (site / f"{former}.html").write_text(_REDIRECT.format(page=page), encoding="utf-8")
+    moved = {page: page for page in pages} | _MERGED
+    former = {address.partition("/")[2]: page for address, page in moved.items()} | _MERGED
+    for address, page in former.items():
+        _redirect(site, address, page)
+
+
+def _redirect(site: Path, former: str, page: str) -> None:
+    """Write the page at a former address, unless there is one, that leads to ``page``, which may name a heading."""
+    place = site / f"{former}.html"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path, mark, heading = page.partition("#")
+        path = posixpath.relpath(path, posixpath.dirname(former) or ".")
+        place.write_text(_REDIRECT.format(page=path, anchor=mark + heading), encoding="utf-8")
+
+
+class StatusSearch(SearchEnglish):  # type: ignore[misc]  # Sphinx is in an environment of its own
+    """Search that finds HTTP statuses, too: Sphinx leaves numbers out, so 429 is ``_429`` in pages and queries."""
+
+    js_splitter_code = (
+        "var splitQuery = (query) => query.replace(/\\b([45]\\d\\d)\\b/g, '_$1')"
+        ".split(/[^\\p{Letter}\\p{Number}_]+/gu).filter((word) => word);"
+    )
+
+    def split(self, text: str) -> list[str]:
+        """The words of a page."""
+        words: list[str] = super().split(re.sub(r"\b([45]\d\d)\b", r"_\1", text))
+        return words
 
 
 def setup(app: Sphinx) -> None:
-    """Connect both; called by Sphinx."""
+    """Connect both, and the search; called by Sphinx."""
+    app.add_search_language(StatusSearch)
     app.connect("source-read", read_source)
     app.connect("build-finished", write_others)

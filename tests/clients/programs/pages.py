@@ -13,12 +13,12 @@ SECTIONS = {
     "claude-code": ("coding-agents", "Claude Code"),
     "opencode": ("coding-agents", "opencode"),
     "continue": ("coding-agents", "Continue"),
-    "openai-sdk": ("sdks", "OpenAI's SDKs"),
-    "anthropic-sdk": ("sdks", "Anthropic's SDKs"),
-    "langchain": ("frameworks", "LangChain"),
-    "ai-sdk": ("frameworks", "AI SDK"),
-    "openai-agents": ("frameworks", "OpenAI's Agents SDK"),
-    "pydantic-ai": ("frameworks", "Pydantic AI"),
+    "openai-sdk": ("README", "OpenAI's SDKs"),
+    "anthropic-sdk": ("README", "Anthropic's SDKs"),
+    "langchain": ("README", "LangChain"),
+    "ai-sdk": ("README", "AI SDK"),
+    "openai-agents": ("README", "OpenAI's Agents SDK"),
+    "pydantic-ai": ("README", "Pydantic AI"),
 }
 
 
