@@ -162,19 +162,20 @@ class SharedLines:
                 if cells[at] == model:
                     yield SharedLine(row, *cells[at + 1 : at + _FIELDS])
 
-    def standing(self, own: Line, line: Line) -> tuple[int, int, int, int]:
-        """Sum up the ``entries`` that a request needs.
+    def sums(self, model_line: Line, line: Line) -> tuple[int, int, int, int]:
+        """Sum up the lines of all processes for the admission of a request.
 
         Args:
-            own: this process's line for the model by itself.
-            line: this process's line for the model's caller; ``own`` for none.
+            model_line: this process's line for the model.
+            line: this process's line for the model's caller; ``model_line`` for no caller.
 
         Returns:
-            Running and waiting generations of the model, tokens of the caller, and the most of the latter in a process.
+            Running and waiting generations of the model, tokens served to the caller, and the model's greatest
+            ``SERVED`` in any process.
         """
-        model, caller = own[_MODEL], line[CALLER]
+        model, caller = model_line[_MODEL], line[CALLER]
         if self._rows == 1:
-            return own[RUNNING], own[WAITING], line[SERVED] if caller else 0, max(own[SERVED], 0)
+            return model_line[RUNNING], model_line[WAITING], line[SERVED] if caller else 0, max(model_line[SERVED], 0)
         cells = self._cells
         running = waiting = virtual = 0
         for at in self._in_all(model, 0):
@@ -184,18 +185,18 @@ class SharedLines:
         served = sum(cells[at + SERVED] for at in self._in_all(model, caller)) if caller else 0
         return running, waiting, served, virtual
 
-    def waiting(self, own: Line) -> int:
+    def waiting(self, model_line: Line) -> int:
         """Count the waiting requests of a model in all processes.
 
         Args:
-            own: of this process, for a model by itself.
+            model_line: this process's line for the model.
         """
         if self._rows == 1:
-            return own[WAITING]
-        return sum(self._cells[at + WAITING] for at in self._in_all(own[_MODEL], 0))
+            return model_line[WAITING]
+        return sum(self._cells[at + WAITING] for at in self._in_all(model_line[_MODEL], 0))
 
     def _in_all(self, model: int, caller: int) -> tuple[int, ...]:
-        """Where the lines of all processes for a model's caller begin; looked for again where any line has changed."""
+        """The offsets of all processes' lines for a model's caller; cached until a line is added or reused."""
         begun = self._cells[_BEGUN : self._rows * _ROW : _ROW].tolist()
         if begun != self._begun:
             self._found_in_all.clear()

@@ -361,7 +361,7 @@ class FleetRoute:
     def __init__(
         self, fleet: Fleet, hints: RoutingHints, endpoint: FleetEndpoint, tried: Sequence[FleetEndpoint] = ()
     ) -> None:
-        only = endpoint.backend.route(hints.anyhow())
+        only = endpoint.backend.route(hints.as_last_resort())
         self.engine, self.health = only.engine, only.health
         self.address = endpoint.address
         self.lose: Callable[[EngineError], None] | None = None
