@@ -26,7 +26,7 @@ Estimate = Literal["prompt_tokens", "completion_tokens", "finish_reason"]
 """Facts of an answer that may be inexact where nothing tells them."""
 
 AdapterForm = Literal["weights", "path", "name"]
-"""What an adapter is given to an engine by: its weights, a path on the engine's machine, or a name that it knows."""
+"""The form in which an engine takes an adapter: its weights, a path on the engine's machine, or a configured name."""
 
 ScoredToken = tuple[int, float, Sequence[tuple[int, float]] | None]
 """A token id with its log-prob, and its alternatives as (token id, log-prob), best first, where there are any."""
@@ -291,8 +291,8 @@ class MalformedOutputError(EngineError):
         super().__init__(ErrorKind.INTERNAL, message, detail)
 
 
-class AdapterNotHeldError(EngineError):
-    """The engine lacks the adapter of a request without weights; a request with weights would succeed."""
+class AdapterNotCachedError(EngineError):
+    """The engine's cache lacks the adapter of a request without weights; a retry with its weights succeeds."""
 
 
 class AdapterRejectedError(EngineError):
