@@ -36,7 +36,7 @@ requests fail; it cannot be served as configured. One that is failing in part is
 STATES: tuple[HealthState, ...] = ("ready", "unreachable", "loading", "stalled", "failing", "mismatched")
 
 Belief = Literal["well", "suspect", "stalled", "failing"]
-"""What an engine's tokens tell: it responds; it has fallen silent and is asked; it gave no token; it fails."""
+"""Health by tokens: the engine responds; is silent and being probed; left the probe unanswered; returns errors."""
 
 
 class EngineCondition(NamedTuple):
@@ -230,7 +230,7 @@ class EngineHealth:
 
     @property
     def reason(self) -> str:
-        """Why the engine is not well, in one sentence; empty when it is."""
+        """The fault of the engine in one sentence; empty when it is well."""
         return self.condition.reason
 
     @property
@@ -241,7 +241,7 @@ class EngineHealth:
         share = self._shared_share()
         if self.belief in ("stalled", "failing"):
             return EngineCondition(ready=False, state=_state(self.belief), reason=self._words, share=share)
-        worst = self._judged_elsewhere()
+        worst = self._fault_elsewhere()
         if worst is not None:
             words = "the one-token test of another worker of this gateway failed"
             return EngineCondition(ready=False, state=worst.state, reason=words, share=share)
@@ -307,7 +307,7 @@ class EngineHealth:
         if since is not None and heard > since:
             self._believe(heard)
         pause = self._judge(now, heard, limit, waits=waits, late=late)
-        self.ready = self._outage is None and self.belief in ("well", "suspect") and self._judged_elsewhere() is None
+        self.ready = self._outage is None and self.belief in ("well", "suspect") and self._fault_elsewhere() is None
         self._due = now + pause
         return pause
 
@@ -449,8 +449,8 @@ class EngineHealth:
         )
         self._others = self._rules.notes.others()
 
-    def _judged_elsewhere(self) -> HealthNote | None:
-        """What another process has found wrong, and nothing heard since has disproved."""
+    def _fault_elsewhere(self) -> HealthNote | None:
+        """The latest fault that another process found; None where a later response has disproved it."""
         worst = max(self._others, key=lambda other: other.judged, default=None)
         if worst is None or not worst.judged:
             return None

@@ -324,7 +324,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         """Reject the request that is being read, and end the connection after the responses to earlier requests."""
         if self._refusal is not None:
             return
-        self._refusal = self._answer(status, message, self._known())
+        self._refusal = self._answer(status, message, self._open_scope())
         if not self._whole and self.cycle is not None and self.cycle.scope is self.scope:  # it is in its body
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()
@@ -338,8 +338,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         elif not self._open:
             self._write_refusal()
 
-    def _known(self) -> Scope:
-        """What is known of the request that is being read; behind a whole one nothing is."""
+    def _open_scope(self) -> Scope:
+        """The scope of the request that is being read; with an empty path before its head is complete."""
         if self._whole or self.scope is None:
             return {"type": "http", "path": "", "headers": []}
         return {"type": "http", "path": _path_of(self.url), "headers": self.scope["headers"]}

@@ -341,7 +341,7 @@ class GeneratorModel(ServedModel):
         self._tell(features, parts)
 
     def _mismatch(self, features: EngineFeatures, parts: ModelParts) -> str | None:
-        """Why its tokenizer cannot be the engine's, unless the settings say that it is."""
+        """Compare the tokenizer with the engine's; returns the difference in one sentence, None without one."""
         if not self.settings.check_tokenizer:
             return None
         found = tokenizer_mismatch(parts.tokenizer, parts.tokenizer_source, features)
@@ -393,7 +393,7 @@ async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[AdmittedGene
 
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:
-    """What the settings give to the model and its engine has no place for, in one sentence."""
+    """Find a setting that the engine does not support; returns one sentence, None without such a setting."""
     speculative = settings.speculative
     for name, given, where in (
         ("lora", settings.lora, "lora"),

@@ -21,13 +21,13 @@ EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text", "encoder"]
 text to the vLLM backend, text to any other model that generates, what an encoder takes."""
 EnginePath = Literal["auto", EngineForm]
 Task = Literal["generate", "embed", "rerank", "classify"]
-"""What a model does with a request; each endpoint that asks an engine serves one task, or several."""
+"""The task of a model; each endpoint with an engine serves one or several tasks."""
 
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
 
 Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
-"""What answers are compared in."""
+"""The parts of answers that a mirror compares."""
 _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
 
 

@@ -65,7 +65,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _question(message: list[str] | None) -> str | None:
-    """What is asked once; None where a conversation is wanted."""
+    """The only message of the chat; None for an interactive conversation."""
     if not message:
         return None if sys.stdin.isatty() else _piped()
     return "\n\n".join(_piped() if each == "-" else each for each in message)

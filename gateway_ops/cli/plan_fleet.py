@@ -111,7 +111,7 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _assumptions(load: RandomLoad | RecordedLoad, engine: EngineCosts, cached: int) -> list[str]:
-    """What the figures do not cover, as sentences."""
+    """The assumptions of the figures, as sentences."""
     longest = engine.prefill_s.largest
     said = [
         "a prompt is computed alone, and no token is made meanwhile; a KV cache that is full before all slots are, "

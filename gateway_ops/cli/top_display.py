@@ -135,7 +135,7 @@ def _heard(triton: dict[str, Any]) -> str:
 
 
 def _of_triton(triton: dict[str, Any]) -> Iterator[str]:
-    """What matters of an engine's own numbers; the JSON object has all of them."""
+    """The most useful metrics of an engine; the JSON object has all of them."""
     for name, engine in triton["engines"].items():
         requests, blocks = (engine.get(kind, {}) for kind in ("requests", "kv_cache_blocks"))
         if "active" in requests:

@@ -142,7 +142,11 @@ class _NoFiles(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """See the base."""
+        """Follow a redirect.
+
+        Raises:
+            OSError: the redirect changes the scheme.
+        """
         if newurl.partition(":")[0] != req.full_url.partition(":")[0]:
             fp.close()
             raise OSError("it redirects to an address with another scheme")

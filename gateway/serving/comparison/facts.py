@@ -143,7 +143,7 @@ def _shown(value: Any) -> str | None:
 
 
 def _tokens(ids: Any) -> str | None:
-    """How a text, or a conversation, is tokenized there."""
+    """Describe the token ids of a probe by their number and a digest."""
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
         return None
     return f"{len(ids)} tokens of a probe, {hashlib.sha256(repr(ids).encode()).hexdigest()[:8]}"

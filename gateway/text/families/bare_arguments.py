@@ -235,6 +235,6 @@ def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
-    """Where the references of a schema lead: the first part of each path."""
+    """The first part of the path of each ``$ref`` in a schema."""
     # Quotes inside of strings are escaped, so that this is found as a key alone.
     return re.findall(r'"\$ref": "(?:#/)?([^"/]*)', dumps(schema))

@@ -148,7 +148,7 @@ class Tokenizer:
 
     @cached_property
     def obstacle(self) -> str | None:
-        """Why a text is always tokenized whole, as the end of a sentence; None where parts may be cached."""
+        """The reason why parts of texts are not cached, as the end of a sentence; None where they are."""
         try:
             with _failures_of_the_library:
                 return obstacle(self.backend)
@@ -296,10 +296,10 @@ class Tokenizer:
         return text
 
     def token_bytes(self, index: int) -> bytes:
-        """The exact bytes of a token in the middle of a text; empty for an id outside the vocabulary.
+        """The bytes that a token adds in the middle of a text; empty for an id outside the vocabulary.
 
-        A special token's bytes are its text. Where the decoder drops a space at the very start of a text, that space
-        is in here nevertheless (``IncrementalDetokenizer.contribution`` knows the position).
+        A special token's bytes are its text. A leading space is included, although the decoder may drop it at the
+        start of a text (``IncrementalDetokenizer.contribution`` considers the position).
         """
         known = self._bytes.get(index)
         if known is None:
@@ -307,7 +307,7 @@ class Tokenizer:
         return known
 
     def token_text(self, index: int) -> str:
-        """The readable text of a token: an added token's own, else its bytes as UTF-8, with U+FFFD."""
+        """The text of an added token, or another token's bytes as UTF-8, with U+FFFD for incomplete characters."""
         if index in self._added_ids:
             return self.backend.id_to_token(index) or ""
         return self.token_bytes(index).decode("utf-8", "replace")

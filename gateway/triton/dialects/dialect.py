@@ -122,13 +122,13 @@ class Dialect(ABC, Generic[Made]):
 
     @abstractmethod
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """List what answers lose, one sentence each, without a capital and without a full stop."""
+        """List what answers lack, one sentence each, without a capital and without a full stop."""
 
     def losses(self, models: Models, options: EngineOptions) -> dict[str, str]:
-        """List what answers lose; nothing for token ids in one response after the other.
+        """List what answers lack, with the remedy of each; empty where answers are streamed token ids.
 
         Returns:
-            The sentence on the cure by loss; empty where no change of the configuration cures it.
+            By the sentence on the loss, the sentence on its remedy; empty where no change of the configuration helps.
         """
         said = self.lost(models, options)
         left = {

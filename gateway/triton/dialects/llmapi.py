@@ -60,7 +60,7 @@ class LlmApiForm:
         return self.text != "whole"
 
     def losses(self) -> tuple[str, ...]:
-        """Features that answers lose, in one sentence each."""
+        """List what answers in this form lack, one sentence each, without a capital and without a full stop."""
         found = ["completion tokens are counted by tokenizing the text again unless the finish reason is length"]
         if not self.streams:
             found.append("the model returns one response, so that a stream has the whole text in one event")
@@ -322,7 +322,7 @@ class LlmApiReader(ResponseReader):
         chunk.text = "" if raw is None else self._new(raw)
 
     def _new(self, raw: bytes) -> str:
-        """What a response's text adds to the answer.
+        """Return the part of a response's text that is new.
 
         Raises:
             MalformedOutputError: a cumulative text does not continue the one before, or a model that answers once

@@ -89,7 +89,7 @@ class TensorRtLlmDialect(GeneratorDialect):
 
 
 def _draft_room(models: Models, options: EngineOptions) -> int:
-    """What a TensorRT engine that was built for drafts keeps free: it cuts answers that would need it, in silence."""
+    """Positions that an engine built for drafts reserves; it silently cuts answers that would need them."""
     own = models.engine is not None and "engine" in models.engine.parameters
     return 0 if own or not models.drafted else options.max_draft_tokens or 0
 

@@ -88,7 +88,7 @@ class VllmForm:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """Features that answers lose, in one sentence each."""
+        """List what answers in this form lack, one sentence each, without a capital and without a full stop."""
         found = []
         if not self.counts:
             found.append(

@@ -59,7 +59,7 @@ class H2Protocol(asyncio.Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why the connection has ended; None before, and when this side closed it."""
+        """The error that ended the connection; None before, and when this side closed it."""
         return self._core.failure
 
     def start(self, stream: Http2Stream) -> None:

@@ -26,7 +26,7 @@ _SCALARS = frozenset({"num_input_tokens"})  # the vLLM backend gives it no dimen
 
 
 class _Form(NamedTuple):
-    """What a response says of one output beside its contents.
+    """The description of one output in a response: all but its contents.
 
     Attributes:
         name: of the output.
@@ -46,7 +46,7 @@ class _Form(NamedTuple):
 
 
 class _Arrangement(NamedTuple):
-    """What is known of outputs that came together.
+    """The checked description of the outputs of a response.
 
     Attributes:
         names: of all, in order.

@@ -345,7 +345,7 @@ class ChatMessages:
                 message = f"The 'tool_use' block of '{param}' already has a 'tool_result'."
             raise BadRequestError(message, param, _INVALID)
         content = block.content or ""
-        texts = [content] if isinstance(content, str) else [self._readable(part) for part in content]
+        texts = [content] if isinstance(content, str) else [self._as_text(part) for part in content]
         if block.is_error:
             texts = [f"Error: {texts[0]}" if texts and texts[0] else "Error", *texts[1:]]
         self.parts[f"messages[{len(self.messages)}].content"] = f"{path}.content"
@@ -357,14 +357,14 @@ class ChatMessages:
             message = f"Images are not supported ('{path}'); this model only reads text."
             raise BadRequestError(message, path, "unsupported_content_part")
         if block.type in {"document", "search_result"}:
-            return self._readable(block)
+            return self._as_text(block)
         if isinstance(block, TextBlock):
             return block.text
         self.left_out.append(f"content.{block.type[:64]}")
         return ""
 
-    def _readable(self, block: Block) -> str:
-        """What a block says as text: a sentence stands for what is none."""
+    def _as_text(self, block: Block) -> str:
+        """Convert a content block to text; a block that cannot be read as text becomes a sentence that says so."""
         if isinstance(block, TextBlock):
             self.note(block)
             return block.text

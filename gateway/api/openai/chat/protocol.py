@@ -334,7 +334,7 @@ class ChatCompletionRequest(GenerationFields):
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
 
     def own_params(self) -> dict[str, Any]:
-        """See the base."""
+        """The parameters whose form in a chat request differs, such as ``logprobs`` and ``max_completion_tokens``."""
         own: dict[str, Any] = {
             "logprobs": self.logprobs or (self.best_of is not None and self.candidates > self.n),
             "top_logprobs": self.top_logprobs or 0,
@@ -362,7 +362,7 @@ class ChatCompletionRequest(GenerationFields):
         return _TIERS.get(self.service_tier, "default")
 
     def names(self, guided_by: str | None) -> dict[str, str]:
-        """See the base."""
+        """Map the engine's names as the base does; the prompt is ``messages``."""
         names = super().names(guided_by)
         if self.logprobs:
             names.pop("logprobs", None)

@@ -66,7 +66,11 @@ def check_completion(request: CompletionRequest, model: GeneratorModel) -> tuple
 
 
 def _check_echo(request: CompletionRequest, how: Capability) -> None:
-    """Whatever the policy: log-prob lists without the prompt's would be taken for lists with them."""
+    """Check that the engine has the prompt's log-probs; they are required under each policy for unsupported parameters.
+
+    Raises:
+        BadRequestError: the engine has no log-probs of the prompt, or fewer alternatives than requested.
+    """
     if not request.echo or request.logprobs is None:
         return
     if how.how == "impossible":
