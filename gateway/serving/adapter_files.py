@@ -151,7 +151,7 @@ def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> L
         weights, rows = _convert(folder, size)
     if weights.ndim != 2 or rows.ndim != 2 or len(weights) != len(rows) or rows.shape[1] < 3:
         raise AdapterFileError(
-            f"{folder} has weights of the shape {weights.shape} and a configuration of the shape {rows.shape}"
+            f"{folder}: each row of weights needs [module, layer, rank]; their shapes are {weights.shape}, {rows.shape}"
         )
     if rows.shape[1] != 3 and rows[:, 3:].any():
         raise AdapterFileError(f"{folder} is a DoRA adapter; DoRA is not supported")

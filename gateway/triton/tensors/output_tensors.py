@@ -101,7 +101,7 @@ class OutputReader:
             found = self._arrange(described, [_known.get(each) or _learn(each) for each in described])
         self.forms, self.single = found.forms, found.single
         if len(contents) != len(described):
-            raise MalformedOutputError(f"{len(contents)} contents of {len(described)} outputs")
+            raise MalformedOutputError(f"the response has {len(described)} outputs but the contents of {len(contents)}")
         outputs = dict(zip(found.names, contents, strict=True))
         for name, length in found.lengths:
             if len(outputs[name]) != length:
@@ -211,10 +211,10 @@ def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[An
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):
         if output.name == name:
             if output.datatype not in _TYPES or not output.shape:
-                raise _broken(f"{name} has type {output.datatype} and shape {list(output.shape)}")
+                raise _broken(f"{name} must be FP32 or FP16 with dimensions: {output.datatype} {list(output.shape)}")
             size, width = _TYPES[output.datatype].itemsize, int(output.shape[-1])
             if min(output.shape) < 0 or math.prod(output.shape) * size != len(raw):
-                raise _broken(f"{name} has shape {list(output.shape)} and {len(raw)} bytes")
+                raise _broken(f"{name} has {len(raw)} bytes, but its shape is {list(output.shape)}")
             return np.frombuffer(raw, _TYPES[output.datatype]).reshape(-1, width) if raw else None
     return None
 
