@@ -453,7 +453,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
 
 def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
-    """Note the holder of a spare descriptor, and close the oldest of too many."""
+    """Register a user of a spare file descriptor, and abort the oldest one where there are too many."""
     if len(_on_spare_files) >= SPARE_FILES // 2:
         _, abort_oldest = _on_spare_files.popitem(last=False)
         abort_oldest()
@@ -461,7 +461,7 @@ def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
 
 
 def leave_spare_file(holder: object) -> None:
-    """Remove a holder of a spare descriptor."""
+    """Unregister a user of a spare file descriptor."""
     _on_spare_files.pop(holder, None)
 
 

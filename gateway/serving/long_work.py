@@ -24,9 +24,9 @@ class ClientLeftError(Exception):
 
 
 class LongWork:
-    """A bounded queue before a few threads.
+    """Runs long work in a few threads, with a bounded queue.
 
-    anyio's threads are not used: there are 40 of them, and a cancelled one runs on beside its successor.
+    anyio's pool is not used: it has 40 threads, and cancelled work continues in its thread while new work starts.
 
     Attributes:
         count: number of running and waiting works.

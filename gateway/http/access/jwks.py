@@ -33,8 +33,8 @@ class JwksSource:
     Args:
         url: the provider's URL of the keys; None: ``file`` has them.
         file: a file with the keys.
-        refresh_s: seconds between two looks.
-        again_s: seconds between two looks for an unknown key.
+        refresh_s: seconds between two readings of the keys.
+        again_s: least seconds between two readings because of an unknown key.
 
     Attributes:
         keys: keys by ``kid``; a key without an id is under None.

@@ -1,14 +1,14 @@
 """The shares of callers in shared memory, which all worker processes read.
 
-A row for each process, which it alone writes, by aligned 8-byte stores: readers need no lock, and two processes that
-act at the same moment let one request too many run at worst. The supervisor clears the row of a worker that has died. A
-row has a line for each model and caller, and a further line for each model by itself (caller 0):
+Each process has a row that no other process writes, by aligned 8-byte stores. Readers therefore need no lock; two
+processes that act at the same moment let at most one request too many run. The supervisor clears the row of a dead
+worker. A row has a line for each model and caller, and one for each model as a whole (caller 0):
 
-- ``SERVED``: tokens that the caller was given, divided by its weight; of a model by itself its virtual time.
-- ``WAITING``, ``TOKENS``: requests that wait, and their tokens.
-- ``RANK``: of the first of those that wait; the smaller goes first. Of a model by itself: microseconds of the clock at
-  the latest turn.
-- ``RUNNING``, ``ENDED``: requests that run, and that have ended.
+- ``SERVED``: tokens served to the caller, divided by its weight; in a model's line its virtual time.
+- ``WAITING``, ``TOKENS``: waiting requests, and their tokens.
+- ``RANK``: rank of the first waiting request; smaller ranks go first. In a model's line: microseconds of the clock when
+  a request was last admitted.
+- ``RUNNING``, ``ENDED``: running requests, and ended ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SharedLine(NamedTuple):
 
     Attributes:
         row: row of the process.
-        caller: key of the caller; 0 for the model by itself.
+        caller: key of the caller; 0 for the model as a whole.
         served: see the module.
         waiting: see the module.
         tokens: see the module.
@@ -64,7 +64,7 @@ class SharedLine(NamedTuple):
 
 
 class SharedLines:
-    """The lines of all processes, of which this process writes its own.
+    """The shared table of requests by model and caller; each process writes only its own row.
 
     Args:
         rows: number of processes.

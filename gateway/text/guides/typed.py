@@ -35,7 +35,7 @@ class TypedRewriter(ABC):
 
     @abstractmethod
     def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Rewrite a schema within.
+        """Rewrite a schema, or a part of one, for guides.
 
         Args:
             schema: a well-formed schema.

@@ -96,7 +96,7 @@ async def prepare(
         record: of the HTTP request.
 
     Raises:
-        BadRequestError: when the engine cannot give what is asked.
+        BadRequestError: when the engine does not support what is requested.
         EngineError: when the model is not ready, or a prompt is too long.
     """
     return CompletionAnswer(request, await _choices(request, plan, model, record), plan.names)

@@ -172,7 +172,7 @@ class ResponsesAnswer(ChatAnswer):
             expected: the version of its document, 0 where the document is new.
 
         Raises:
-            LostError: the document has another version: the response was ended or deleted elsewhere.
+            ResponseLostError: the document has another version: the response was ended or deleted elsewhere.
             OpenAIError: the store cannot be used; or the conversation is gone, or others keep changing it.
         """
         stored, conversation = self.stored_end(), self._turn.conversation
