@@ -94,7 +94,7 @@ def _names(server: ChatServer) -> list[str]:
 
 def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json: bool) -> None:
     """Print an answer: its text as it comes, or all of it as JSON."""
-    dialogue.say(question)
+    dialogue.add_question(question)
     asked = server.ask(dialogue.body())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # letters that the terminal does not have
@@ -120,8 +120,8 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
         typer.echo("note: the answer was cut off at its token limit", err=True)
 
 
-def _as_json(dialogue: Dialogue, asked: PendingReply) -> dict[str, object]:
-    answer = asked.answer
+def _as_json(dialogue: Dialogue, reply: PendingReply) -> dict[str, object]:
+    answer = reply.answer
     return {
         "model": dialogue.model,
         "text": answer.text,

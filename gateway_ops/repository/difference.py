@@ -80,14 +80,14 @@ def differences(
                 yield SettingDifference(model, setting, left.get(setting), right.get(setting))
 
 
-def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
+def unfilled_settings(config: Any, changed: Any) -> frozenset[str]:
     """Find the settings with a placeholder.
 
     Args:
         config: a ModelConfig with stand-ins for placeholders.
-        other: the same with other stand-ins.
+        changed: the same with other stand-ins.
     """
-    left, right = settings_of(config, full=True), settings_of(other, full=True)
+    left, right = settings_of(config, full=True), settings_of(changed, full=True)
     return frozenset(setting for setting in left.keys() | right.keys() if left.get(setting) != right.get(setting))
 
 

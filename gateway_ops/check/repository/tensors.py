@@ -51,9 +51,9 @@ def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
     return (spec.datatype,)
 
 
-def fits(left: list[int], right: list[int]) -> bool:
+def fits(dims: list[int], other: list[int]) -> bool:
     """Tell whether Triton accepts one shape for another: as many dimensions, of equal size unless one varies."""
-    return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
+    return len(dims) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(dims, other, strict=True))
 
 
 def is_whole(tensor: Any) -> bool:
