@@ -303,7 +303,7 @@ def _add_routes(
         *encoder_router(registry, metrics, EMBEDDINGS, RERANK, COHERE_RERANK, SCORE, CLASSIFY, POOLING).routes,
         *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
-        *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,
+        *operations(show_reasons=show_reasons, metrics_access=settings.server.metrics_shown).routes,
     ]
     shows_metrics = settings.server.metrics_shown != "none"
     document = functools.cache(lambda: openapi_document(keys=settings.asks_for_keys, metrics=shows_metrics))

@@ -1,4 +1,4 @@
-"""The protocols of engines, by which ``serving`` knows them."""
+"""The protocols that engines implement and ``serving`` uses."""
 
 from __future__ import annotations
 
@@ -252,9 +252,9 @@ class EngineError(Exception):
         self.retry_after_s = retry_after_s
 
 
-def too_many_tokens(tokens: int | str, most: int | str) -> str:
+def too_many_tokens(tokens: int | str, limit: int | str) -> str:
     """Say that a prompt is too long in Anthropic's words, whose numbers clients read."""
-    return f"prompt is too long: {tokens} tokens > {most} maximum"
+    return f"prompt is too long: {tokens} tokens > {limit} maximum"
 
 
 def context_exceeded(why: str, context: int | None = None) -> str:
@@ -273,13 +273,13 @@ class PromptTooLongError(EngineError):
 
     Attributes:
         tokens: tokens of the prompt; of one that is far too long, the tokens that were counted.
-        most: most tokens of a prompt.
+        limit: most tokens of a prompt.
     """
 
-    def __init__(self, message: str, tokens: int, most: int) -> None:
+    def __init__(self, message: str, tokens: int, limit: int) -> None:
         super().__init__(ErrorKind.CONTEXT_LENGTH, message)
         self.tokens = tokens
-        self.most = most
+        self.limit = limit
 
 
 class MalformedOutputError(EngineError):

@@ -64,8 +64,8 @@ class HealthNote(NamedTuple):
     """One process's note on an engine; times in seconds of the monotonic clock, 0 for never.
 
     Attributes:
-        heard: when any of its requests or probes last had a response.
-        asked: when it last sent a probe.
+        responded: when any of its requests or probes last had a response.
+        probed: when it last sent a probe.
         judged: when it last found the engine stalled or failing; 0 where it is well.
         state: the state that it found.
         waiting: tokens of prompts without a response yet.
@@ -73,8 +73,8 @@ class HealthNote(NamedTuple):
         served: completed requests; older ones count less.
     """
 
-    heard: float = 0.0
-    asked: float = 0.0
+    responded: float = 0.0
+    probed: float = 0.0
     judged: float = 0.0
     state: HealthState = "ready"
     waiting: int = 0
@@ -206,8 +206,8 @@ class EngineHealth:
             if now - max(self._lost_at, begun if heard is None else heard) > patience:
                 request.lost()
 
-    def found(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
-        """Begin again with an engine that was discovered.
+    def reset(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
+        """Reset the health for a newly discovered engine.
 
         Args:
             one_piece: see the attribute.
@@ -302,7 +302,7 @@ class EngineHealth:
         late = now - self._due > LATE_S
         waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
         self._exchange_notes()
-        heard = max([self._latest, *(other.heard for other in self._others)])
+        heard = max([self._latest, *(other.responded for other in self._others)])
         since = self._since if self._doubted else self._probe or self._queued
         if since is not None and heard > since:
             self._believe(heard)
@@ -331,7 +331,7 @@ class EngineHealth:
 
     def _schedule(self, now: float, heard: float, limit: float) -> float:
         """Say whether a probe is due; the seconds after which to look again for its sake."""
-        asked = max([self._asked, *(other.asked for other in self._others)])
+        asked = max([self._asked, *(other.probed for other in self._others)])
         quiet = self._rules.quiet_s if self._rules.silence_s else 0.0
         due = math.inf
         if self._doubted:
@@ -454,7 +454,7 @@ class EngineHealth:
         worst = max(self._others, key=lambda other: other.judged, default=None)
         if worst is None or not worst.judged:
             return None
-        heard = max(self._latest, *(other.heard for other in self._others))
+        heard = max(self._latest, *(other.responded for other in self._others))
         return worst if worst.judged > heard else None
 
     def _listen_in(self, enough: float) -> bool:

@@ -70,20 +70,20 @@ def read_size(folder: Path) -> ModelSize | None:
     return ModelSize(source, hidden, layers, modules)
 
 
-def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int) -> str | None:
+def pair_misfit(size: ModelSize, layer: int, module: int, columns: int, rows: int) -> str | None:
     """Say why a pair of matrices does not fit the model; None when it does.
 
     Args:
         size: sizes of the model.
         layer: changed layer.
         module: changed module, by TensorRT-LLM's number.
-        taken: columns of A.
-        given: rows of B.
+        columns: columns of A.
+        rows: rows of B.
     """
     inputs, outputs = size.modules[module]
-    if layer < size.layers and (taken, given) != (inputs, outputs):
+    if layer < size.layers and (columns, rows) != (inputs, outputs):
         where = f"its {_NAMES[module]} of layer {layer}"
-        return f"{where} has the shape {taken} -> {given}, but {size.source} requires {inputs} -> {outputs}"
+        return f"{where} has the shape {columns} -> {rows}, but {size.source} requires {inputs} -> {outputs}"
     return _layer_misfit(size, layer)
 
 

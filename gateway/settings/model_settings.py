@@ -277,16 +277,16 @@ class LlmApiSettings(Section):
     text: Literal["auto", "cumulative", "delta"] = "auto"
 
 
-def template_path(given: Path, folder: Path) -> Path:
+def template_path(path: Path, folder: Path) -> Path:
     """Find a template in a folder, else among those shipped with the gateway.
 
     Args:
-        given: the path in the settings.
+        path: the path in the settings.
         folder: the base of a relative path.
     """
-    found = folder / given
-    shipped = _SHIPPED / given.name
-    is_name = given.suffix == ".jinja" and given == Path(_SHIPPED.name, given.name)
+    found = folder / path
+    shipped = _SHIPPED / path.name
+    is_name = path.suffix == ".jinja" and path == Path(_SHIPPED.name, path.name)
     return shipped if is_name and not found.exists() and shipped.is_file() else found
 
 

@@ -405,7 +405,7 @@ class TritonBackend:
     def _gain(self, discovered: Discovery, transport: str) -> None:
         self._engine = discovered.engine
         features = discovered.engine.features
-        self.health.found(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
+        self.health.reset(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
         self._ready.set()
         _LOG.info(
             "engine ready",

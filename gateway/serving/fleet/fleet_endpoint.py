@@ -72,7 +72,7 @@ class FleetEndpoint:
             self._ready_since = self._last_ready
         return True
 
-    def found(self, features: EngineFeatures) -> None:
+    def set_features(self, features: EngineFeatures) -> None:
         """Note the features of the engine, which is about to be ready."""
         self.features = features
         self._last_ready = time.monotonic()

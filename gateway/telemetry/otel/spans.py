@@ -168,7 +168,7 @@ class OtelTrace:
         finally:
             span.end()
 
-    def asked(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def capture_messages(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """See ``RequestTrace``."""
         if self.content:
             said = [

@@ -243,10 +243,10 @@ class Tokenizer:
     def _check_size(self, text: str, how: TokenizingContext, count: int) -> None:
         """Count roughly what may be too long; no token is shorter than a byte."""
         how.begin(len(text))
-        if len(text.encode("utf-8", "surrogatepass")) > how.most - count:
-            how.check(count + self.count_beyond(text, how.most - count, how.stopped))
+        if len(text.encode("utf-8", "surrogatepass")) > how.limit - count:
+            how.check(count + self.count_beyond(text, how.limit - count, how.stopped))
 
-    def count_beyond(self, text: str, most: int, stopped: Callable[[], bool] = lambda: False) -> int:
+    def count_beyond(self, text: str, limit: int, stopped: Callable[[], bool] = lambda: False) -> int:
         """Count the tokens of a text roughly, until there are too many.
 
         Pieces of the text are counted separately. A cut adds or removes a token or two next to the cut, so the sum
@@ -255,14 +255,14 @@ class Tokenizer:
 
         Args:
             text: text to count.
-            most: tokens after which the rest is not counted.
+            limit: tokens after which the rest is not counted.
             stopped: returns, before each piece, whether to stop.
 
         Raises:
             TokenizerError: as ``encode``.
         """
         with _failures_of_the_library:
-            return count_beyond(self.backend, text, most, stopped)
+            return count_beyond(self.backend, text, limit, stopped)
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
         """Tokenize ``text``, in which texts of special tokens are ordinary text.

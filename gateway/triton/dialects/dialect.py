@@ -89,11 +89,11 @@ class Dialect(ABC, Generic[Made]):
         """Fill in the most probable result of ``learn``."""
         return models
 
-    async def learn(self, asked: Made, make: Callable[[Models], Made], models: Models) -> Models:
+    async def learn(self, engine: Made, make: Callable[[Models], Made], models: Models) -> Models:
         """Probe an engine for facts that configurations do not tell.
 
         Args:
-            asked: the engine of the models.
+            engine: the engine of the models.
             make: makes another engine.
             models: the models, without learned facts.
 
@@ -101,7 +101,7 @@ class Dialect(ABC, Generic[Made]):
             DiscoveryError: the model cannot be served.
             EngineError: Triton is not available.
         """
-        del asked, make
+        del engine, make
         return models
 
     @abstractmethod

@@ -179,12 +179,12 @@ class LlmApiDialect(TextDialect):
                 "set it to 0"
             )
 
-    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
+    async def learn(self, engine: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Reject a model whose own error says that its settings fail every request; see ``Dialect``."""
         del make
-        error = await ask(asked)
+        error = await ask(engine)
         if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
-            raise DiscoveryError(broken_by_adapters(asked.features.model))
+            raise DiscoveryError(broken_by_adapters(engine.features.model))
         return models
 
     def make(

@@ -68,7 +68,7 @@ class OutputReader:
     differ, and of those the number of bytes is compared.
 
     Args:
-        wanted: names of the outputs to read; others are ignored, as some versions send outputs unrequested (wire
+        names: names of the outputs to read; others are ignored, as some versions send outputs unrequested (wire
             contract 9.2).
         beams: most sequences of a response.
 
@@ -79,8 +79,8 @@ class OutputReader:
 
     __slots__ = ("_arrangements", "_beams", "_wanted", "forms", "single")
 
-    def __init__(self, wanted: tuple[str, ...], beams: int = 1) -> None:
-        self._wanted = frozenset(wanted)
+    def __init__(self, names: tuple[str, ...], beams: int = 1) -> None:
+        self._wanted = frozenset(names)
         self._beams = beams
         self._arrangements = BoundedDict[tuple[bytes, ...], _Arrangement](_MOST_KNOWN)
         self.forms: Mapping[str, _Form] = {}
@@ -181,15 +181,15 @@ def _learn(described: bytes) -> _Form:
     return form
 
 
-def _check_beams(forms: Mapping[str, _Form], most: int) -> None:
+def _check_beams(forms: Mapping[str, _Form], limit: int) -> None:
     """Compare the outputs that have a part for each beam."""
     ids, length = forms.get("output_ids"), forms.get("sequence_length")
     if ids is None or length is None:
         if ids is not None or length is not None:
             raise MalformedOutputError("only one of output_ids and sequence_length was returned")
         return
-    if not 1 <= ids.beams <= most or length.elements != ids.beams:
-        raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {most} beams")
+    if not 1 <= ids.beams <= limit or length.elements != ids.beams:
+        raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {limit} beams")
     values = forms.get("output_log_probs")
     if values is not None and values.beams != ids.beams:
         raise MalformedOutputError(f"output_log_probs {values.shape} beside output_ids {ids.shape}")

@@ -27,10 +27,10 @@ def test_processes_see_what_each_counts_until_it_dies() -> None:
     mine.join(A)
     mine.add(A, 1)
     subprocess.run([sys.executable, "-c", CHILD, str(descriptor)], pass_fds=[descriptor], check=True)
-    known = mine.known([A, B])
+    known = mine.counts_of([A, B])
     assert (known[A].requests, known[A].out, known[B].requests, known[B].out) == (3, False, 5, True)
     supervisor.clear(2)
-    known = mine.known([A, B])
+    known = mine.counts_of([A, B])
     assert (known[A].requests, known[B].requests, known[B].out) == (1, 0, False)
     os.close(descriptor)
 
@@ -40,12 +40,12 @@ def test_out_ends_with_its_time_and_with_a_word() -> None:
     counts = SharedCounts(clock=lambda: now)
     counts.join(A)
     counts.out(A, 5)
-    assert counts.known([A])[A].out
+    assert counts.counts_of([A])[A].out
     counts.out(A, 0)
-    assert not counts.known([A])[A].out
+    assert not counts.counts_of([A])[A].out
     counts.out(A, 5)
     now = 105.1
-    assert not counts.known([A])[A].out
+    assert not counts.counts_of([A])[A].out
 
 
 def test_an_endpoint_that_comes_back_before_it_has_left_counts_as_one() -> None:
@@ -56,16 +56,16 @@ def test_an_endpoint_that_comes_back_before_it_has_left_counts_as_one() -> None:
     counts.out(A, 1e6)
     counts.join(A)
     counts.add(A, 1)
-    assert counts.known([A])[A].requests == 4
+    assert counts.counts_of([A])[A].requests == 4
     counts.add(A, -3)
     counts.out(A, 0)
     counts.leave(A)  # the former one
-    known = counts.known([A])[A]
+    known = counts.counts_of([A])[A]
     assert (known.requests, known.out) == (1, False)
     counts.add(A, 1)
-    assert counts.known([A])[A].requests == 2
+    assert counts.counts_of([A])[A].requests == 2
     counts.leave(A)
-    assert counts.known([A])[A].requests == 0
+    assert counts.counts_of([A])[A].requests == 0
 
 
 def test_places_are_given_again() -> None:
@@ -77,11 +77,11 @@ def test_places_are_given_again() -> None:
         key = key_of("m", f"e{number}:1")
         counts.join(key)
         counts.add(key, 1)
-        assert counts.known([key, busy])[key].requests == 1
+        assert counts.counts_of([key, busy])[key].requests == 1
         counts.leave(key)
         counts.add(key, -1)  # of a request that outlived it
-        assert counts.known([key])[key].requests == 0
-    assert counts.known([busy])[busy].requests == 1
+        assert counts.counts_of([key])[key].requests == 0
+    assert counts.counts_of([busy])[busy].requests == 1
 
 
 def test_endpoints_beyond_all_places_count_nothing() -> None:
@@ -90,7 +90,7 @@ def test_endpoints_beyond_all_places_count_nothing() -> None:
     for key in keys:
         counts.join(key)
         counts.add(key, 2)
-    assert sorted(known.requests for known in counts.known(keys).values()) == [0] * 44 + [2] * 256
+    assert sorted(known.requests for known in counts.counts_of(keys).values()) == [0] * 44 + [2] * 256
 
 
 def test_one_process_at_a_time_tries_what_another_has_found_out() -> None:
@@ -101,19 +101,19 @@ def test_one_process_at_a_time_tries_what_another_has_found_out() -> None:
     for counts in (one, two, three):
         counts.join(A)
     one.out(A, 5)
-    assert two.known([A])[A].out
+    assert two.counts_of([A])[A].out
     now = 105.1
-    known = two.known([A])[A]
+    known = two.counts_of([A])[A]
     assert (known.out, known.doubted, known.tried) == (False, True, False)
     two.tries(A, trying=True)
-    assert three.known([A])[A].tried
+    assert three.counts_of([A])[A].tried
     now = 106.0
     two.out(A, 0)
     two.tries(A, trying=False)
     for counts in (one, two, three):
-        known = counts.known([A])[A]
+        known = counts.counts_of([A])[A]
         assert (known.out, known.doubted, known.healed, known.tried) == (False, False, True, False)
     one.out(A, 10)
-    known = two.known([A])[A]
+    known = two.counts_of([A])[A]
     assert (known.out, known.healed) == (True, False)
     os.close(descriptor)

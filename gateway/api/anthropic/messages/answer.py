@@ -90,7 +90,7 @@ class ContentBlocks:
             return []
         text, block, events = "".join(self.texts), self.blocks[-1], []
         if kind == "thinking":
-            block["signature"] = signature_of(text, shown=self._shows_thinking)
+            block["signature"] = signature_of(text, has_text=self._shows_thinking)
             block["thinking"] = text if self._shows_thinking else ""
             events.append(self._event("delta", delta={"type": "signature_delta", "signature": block["signature"]}))
         elif kind == "tool_use":

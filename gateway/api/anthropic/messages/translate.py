@@ -112,7 +112,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
-    chat.take_stops(MOST_STOPS)
+    chat.limit_stops(MOST_STOPS)
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return MessagesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
@@ -163,13 +163,13 @@ def _open(conversation: ChatMessages, request: CountTokensRequest) -> None:
     conversation.instruct([block.text for block in blocks], "system")
 
 
-def _form(given: dict[str, Any] | None) -> dict[str, Any]:
+def _form(output_config: dict[str, Any] | None) -> dict[str, Any]:
     """The form of the answer; a schema is always held to, as with Anthropic."""
-    if given is None:
+    if output_config is None:
         return {}
-    if given.get("type") != "json_schema":
-        return {"response_format": given}
-    schema = {"name": "output", "schema": given.get("schema"), "strict": True}
+    if output_config.get("type") != "json_schema":
+        return {"response_format": output_config}
+    schema = {"name": "output", "schema": output_config.get("schema"), "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 

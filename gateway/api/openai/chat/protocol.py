@@ -301,9 +301,9 @@ class ChatCompletionRequest(GenerationFields):
     _waits: bool = PrivateAttr(default=False)
     _most_stops: int = PrivateAttr(default=4)
 
-    def take_stops(self, most: int) -> None:
-        """Set the most stop strings of another API; the operator's setting replaces it."""
-        self._most_stops = most
+    def limit_stops(self, limit: int) -> None:
+        """Set another API's greatest number of stop strings; the operator's setting replaces it."""
+        self._most_stops = limit
 
     def take_turns(self) -> None:
         """Note that the request may be queued, so that its tier has an effect."""
