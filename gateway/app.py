@@ -185,7 +185,7 @@ def create_app(
     shares = share.counts.shares if share else None
     certificates = CertificateWatch()
     accesses = TritonAccesses(certificates)
-    relayed = TritonMetrics(lambda: _metrics_urls(registry), trust=lambda: _metrics_trust(registry, accesses))
+    relayed = TritonMetrics(lambda: _metrics_urls(registry), trust=lambda: _metrics_tls(registry, accesses))
     registry = Registry(
         settings,
         backend_factory or _triton_backend(settings, share, accesses),
@@ -303,7 +303,7 @@ def _add_routes(
         *encoder_router(registry, metrics, EMBEDDINGS, RERANK, COHERE_RERANK, SCORE, CLASSIFY, POOLING).routes,
         *anthropic_models_router(registry).routes,
         *models_router(registry).routes,
-        *operations(show_reasons=show_reasons, shown=settings.server.metrics_shown).routes,
+        *operations(show_reasons=show_reasons, metrics_access=settings.server.metrics_shown).routes,
     ]
     shows_metrics = settings.server.metrics_shown != "none"
     document = functools.cache(lambda: openapi_document(keys=settings.asks_for_keys, metrics=shows_metrics))
@@ -332,7 +332,7 @@ def _internal_app(settings: ServerSettings, *routers: APIRouter) -> FastAPI:
 
 
 def _metrics_urls(registry: Registry) -> dict[str, str]:
-    """Where each Triton gives its metrics, by its gRPC endpoint."""
+    """The metrics URL of each Triton, by its gRPC endpoint."""
     urls = {}
     for model in registry:
         triton = model.settings.triton
@@ -359,8 +359,8 @@ def _is_here(address: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _metrics_trust(registry: Registry, accesses: TritonAccesses) -> dict[str, ssl.SSLContext]:
-    """What vouches for the metrics of each Triton, by its gRPC endpoint: the same as for that."""
+def _metrics_tls(registry: Registry, accesses: TritonAccesses) -> dict[str, ssl.SSLContext]:
+    """The TLS context for each Triton's metrics URL, by its gRPC endpoint, with the certificates of its gRPC calls."""
     trust = {}
     for model in registry:
         tls = accesses.of(model.name, model.settings.triton).tls

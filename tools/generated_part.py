@@ -26,5 +26,5 @@ def replaced(page: str, name: str, text: str) -> str:
 
 
 def by_hand(page: str) -> str:
-    """What of a page is written by hand."""
+    """Return the part of a page that is written by hand."""
     return "" if _WHOLE in page else re.sub(_PART.format(name=r"\w+"), "", page)

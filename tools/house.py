@@ -8,7 +8,6 @@ import re
 import statistics
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +109,7 @@ class HeldMeasures:
         }
 
     def lists(self) -> dict[str, list[str]]:
-        """What is counted one by one, a line each."""
+        """The counted items of each measure, a line each."""
         return {
             "public_class_names_twice": [f"{name}: {', '.join(f)}" for name, f in self.class_names_twice.items()],
             "path_thresholds": list(map(str, self.path_thresholds)),
@@ -170,12 +169,6 @@ def files_naming(parameter: str) -> int:
     return sum(pattern.search(file.read_text()) is not None for file in _python("gateway"))
 
 
-def module_docstrings() -> Iterator[tuple[Path, str]]:
-    """The docstring of each module of the server."""
-    for file in _python("gateway"):
-        yield file, ast.get_docstring(ast.parse(file.read_text())) or ""
-
-
 def tracked() -> list[Path]:
     """Text files under version control."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -194,9 +187,6 @@ def other_measures() -> dict[str, object]:
         "server_files": len(server),
         "test_lines": _lines(_python("tests")),
         "files_naming_a_parameter": f"{counts[0]} to {counts[-1]} (median {statistics.median(counts):g})",
-        "module_docstrings_that_begin_with_what_or_who": sum(
-            text.startswith(("What ", "Who ", "Whatever ", "Whoever ")) for _, text in module_docstrings()
-        ),
         "citations_that_cannot_be_opened": sum(
             len(_CITATION.findall(file.read_text(errors="replace"))) for file in tracked() if file.name != "house.py"
         ),

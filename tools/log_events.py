@@ -16,7 +16,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is the same of all lines of an event.
+    """The facts that all log lines of an event share.
 
     Attributes:
         level: of its lines; several where the case decides.

@@ -30,7 +30,7 @@ def operations_router(
     endpoints: Callable[[], Mapping[str, Sequence[EndpointStatus]]] = dict,
     engine_dead: Callable[[], bool] = bool,
     show_reasons: bool = True,
-    shown: Literal["all", "slim", "key", "none"] = "all",
+    metrics_access: Literal["all", "slim", "key", "none"] = "all",
 ) -> APIRouter:
     """Make the routes ``/health``, ``/health/live``, ``/health/ready``, ``/metrics`` and ``/version``, open to all.
 
@@ -43,7 +43,7 @@ def operations_router(
         engine_dead: whether an engine of the Triton on this machine gives no tokens, as was last found.
         show_reasons: whether health says why a model is not ready. Reasons hold addresses and paths, which are to be
             kept from clients without a key, and health asks for none.
-        shown: of the metrics, see ``ServerSettings.metrics``.
+        metrics_access: of the metrics, see ``ServerSettings.metrics``.
     """
     router = APIRouter(route_class=DirectRoute)
 
@@ -61,7 +61,7 @@ def operations_router(
     async def ready(_request: Request) -> JSONResponse:
         """Answer 200 when every model is ready, else 503 with each model's reason."""
         found, several = readiness(), endpoints()
-        models = {name: _model(each, several.get(name, ()), shown=show_reasons) for name, each in found.items()}
+        models = {name: _model(each, several.get(name, ()), show_reason=show_reasons) for name, each in found.items()}
         if all(each.ready for each in found.values()):
             return JSONResponse({"status": "ready", "models": models})
         return JSONResponse({"status": "not ready", "models": models}, 503)
@@ -71,11 +71,11 @@ def operations_router(
 
     async def prometheus(request: Request) -> Response:
         """Metrics in Prometheus' text format: the gateway's own, and Triton's where its URL is configured."""
-        few = shown == "slim" or (shown == "key" and not owner_of(request.scope))
+        few = metrics_access == "slim" or (metrics_access == "key" and not owner_of(request.scope))
         body, content_type = await (slim if few else metrics)()
         return Response(body, headers={"content-type": content_type})
 
-    if shown != "none":
+    if metrics_access != "none":
         router.get("/metrics")(prometheus)
 
     @router.get("/version")
@@ -86,13 +86,13 @@ def operations_router(
     return router
 
 
-def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, shown: bool) -> dict[str, Any]:
+def _model(condition: EngineCondition, endpoints: Sequence[EndpointStatus], *, show_reason: bool) -> dict[str, Any]:
     described: dict[str, Any] = {"ready": condition.ready, "state": condition.state}
-    if condition.reason and shown:
+    if condition.reason and show_reason:
         described["reason"] = condition.reason
     if condition.degraded:
-        described["degraded"] = condition.degraded if shown else "not all workers serve the model"
-    if endpoints and shown:
+        described["degraded"] = condition.degraded if show_reason else "not all workers serve the model"
+    if endpoints and show_reason:
         described["endpoints"] = {each.address: _endpoint(each.condition) for each in endpoints}
     return described
 

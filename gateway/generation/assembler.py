@@ -159,7 +159,7 @@ class SequenceAssembler:
         self._stops: StopSearch = (
             (_UNSEARCHED if self._plain else StopMatcher(params.stop)) if reader is None else reader
         )
-        self._take_text = self._text_taker(reader)
+        self._take_text = self._single_token_path(reader)
         ends = params.stop or params.stop_token_ids or params.min_tokens or params.return_token_ids or request.draft
         self._takes_scored = params.logprobs and not ends and reader is None
         self._vocab_size = max(tokenizer.vocab_size, request.vocab_size or 0)
@@ -336,8 +336,11 @@ class SequenceAssembler:
             skip_special_tokens=skip_special_tokens,
         )
 
-    def _text_taker(self, reader: AnswerTextReader | None) -> Callable[[str], str | None] | None:
-        """What takes the text of a token that came alone, and tells what of it shows; None where more is to be done."""
+    def _single_token_path(self, reader: AnswerTextReader | None) -> Callable[[str], str | None] | None:
+        """Choose the fast path for the text of a single token; None for requests that need more than the text.
+
+        The function adds the token's text and returns it, without a held-back end; or it adds nothing and returns None.
+        """
         params = self._params
         more = params.logprobs or params.stop_token_ids or params.min_tokens or params.return_token_ids
         if more or self._request.draft:

@@ -1,4 +1,4 @@
-"""The protocols of engines, by which ``serving`` knows them."""
+"""The protocols that engines implement and ``serving`` uses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Estimate = Literal["prompt_tokens", "completion_tokens", "finish_reason"]
 """Facts of an answer that may be inexact where nothing tells them."""
 
 AdapterForm = Literal["weights", "path", "name"]
-"""What an adapter is given to an engine by: its weights, a path on the engine's machine, or a name that it knows."""
+"""The form in which an engine takes an adapter: its weights, a path on the engine's machine, or a configured name."""
 
 ScoredToken = tuple[int, float, Sequence[tuple[int, float]] | None]
 """A token id with its log-prob, and its alternatives as (token id, log-prob), best first, where there are any."""
@@ -260,9 +260,9 @@ class EngineError(Exception):
         self.item: int | None = None
 
 
-def too_many_tokens(tokens: int | str, most: int | str) -> str:
+def too_many_tokens(tokens: int | str, limit: int | str) -> str:
     """Say that a prompt is too long in Anthropic's words, whose numbers clients read."""
-    return f"prompt is too long: {tokens} tokens > {most} maximum"
+    return f"prompt is too long: {tokens} tokens > {limit} maximum"
 
 
 def context_exceeded(why: str, context: int | None = None) -> str:
@@ -281,13 +281,13 @@ class PromptTooLongError(EngineError):
 
     Attributes:
         tokens: tokens of the prompt; of one that is far too long, the tokens that were counted.
-        most: most tokens of a prompt.
+        limit: most tokens of a prompt.
     """
 
-    def __init__(self, message: str, tokens: int, most: int) -> None:
+    def __init__(self, message: str, tokens: int, limit: int) -> None:
         super().__init__(ErrorKind.CONTEXT_LENGTH, message)
         self.tokens = tokens
-        self.most = most
+        self.limit = limit
 
 
 class MalformedOutputError(EngineError):
@@ -299,8 +299,8 @@ class MalformedOutputError(EngineError):
         super().__init__(ErrorKind.INTERNAL, message, detail)
 
 
-class AdapterNotHeldError(EngineError):
-    """The engine lacks the adapter of a request without weights; a request with weights would succeed."""
+class AdapterNotCachedError(EngineError):
+    """The engine's cache lacks the adapter of a request without weights; a retry with its weights succeeds."""
 
 
 class AdapterRejectedError(EngineError):

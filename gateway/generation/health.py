@@ -36,7 +36,7 @@ requests fail; it cannot be served as configured. One that is failing in part is
 STATES: tuple[HealthState, ...] = ("ready", "unreachable", "loading", "stalled", "failing", "mismatched")
 
 Belief = Literal["well", "suspect", "stalled", "failing"]
-"""What an engine's tokens tell: it responds; it has fallen silent and is asked; it gave no token; it fails."""
+"""Health by tokens: the engine responds; is silent and being probed; left the probe unanswered; returns errors."""
 
 
 class EngineCondition(NamedTuple):
@@ -64,8 +64,8 @@ class HealthNote(NamedTuple):
     """One process's note on an engine; times in seconds of the monotonic clock, 0 for never.
 
     Attributes:
-        heard: when any of its requests or probes last had a response.
-        asked: when it last sent a probe.
+        responded: when any of its requests or probes last had a response.
+        probed: when it last sent a probe.
         judged: when it last found the engine stalled or failing; 0 where it is well.
         state: the state that it found.
         waiting: tokens of prompts without a response yet.
@@ -73,8 +73,8 @@ class HealthNote(NamedTuple):
         served: completed requests; older ones count less.
     """
 
-    heard: float = 0.0
-    asked: float = 0.0
+    responded: float = 0.0
+    probed: float = 0.0
     judged: float = 0.0
     state: HealthState = "ready"
     waiting: int = 0
@@ -206,8 +206,8 @@ class EngineHealth:
             if now - max(self._lost_at, begun if heard is None else heard) > patience:
                 request.lost()
 
-    def found(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
-        """Begin again with an engine that was discovered.
+    def reset(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
+        """Reset the health for a newly discovered engine.
 
         Args:
             one_piece: see the attribute.
@@ -230,7 +230,7 @@ class EngineHealth:
 
     @property
     def reason(self) -> str:
-        """Why the engine is not well, in one sentence; empty when it is."""
+        """The fault of the engine in one sentence; empty when it is well."""
         return self.condition.reason
 
     @property
@@ -241,7 +241,7 @@ class EngineHealth:
         share = self._shared_share()
         if self.belief in ("stalled", "failing"):
             return EngineCondition(ready=False, state=_state(self.belief), reason=self._words, share=share)
-        worst = self._judged_elsewhere()
+        worst = self._fault_elsewhere()
         if worst is not None:
             words = "the one-token test of another worker of this gateway failed"
             return EngineCondition(ready=False, state=worst.state, reason=words, share=share)
@@ -302,12 +302,12 @@ class EngineHealth:
         late = now - self._due > LATE_S
         waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
         self._exchange_notes()
-        heard = max([self._latest, *(other.heard for other in self._others)])
+        heard = max([self._latest, *(other.responded for other in self._others)])
         since = self._since if self._doubted else self._probe or self._queued
         if since is not None and heard > since:
             self._believe(heard)
         pause = self._judge(now, heard, limit, waits=waits, late=late)
-        self.ready = self._outage is None and self.belief in ("well", "suspect") and self._judged_elsewhere() is None
+        self.ready = self._outage is None and self.belief in ("well", "suspect") and self._fault_elsewhere() is None
         self._due = now + pause
         return pause
 
@@ -331,7 +331,7 @@ class EngineHealth:
 
     def _schedule(self, now: float, heard: float, limit: float) -> float:
         """Say whether a probe is due; the seconds after which to look again for its sake."""
-        asked = max([self._asked, *(other.asked for other in self._others)])
+        asked = max([self._asked, *(other.probed for other in self._others)])
         quiet = self._rules.quiet_s if self._rules.silence_s else 0.0
         due = math.inf
         if self._doubted:
@@ -449,12 +449,12 @@ class EngineHealth:
         )
         self._others = self._rules.notes.others()
 
-    def _judged_elsewhere(self) -> HealthNote | None:
-        """What another process has found wrong, and nothing heard since has disproved."""
+    def _fault_elsewhere(self) -> HealthNote | None:
+        """The latest fault that another process found; None where a later response has disproved it."""
         worst = max(self._others, key=lambda other: other.judged, default=None)
         if worst is None or not worst.judged:
             return None
-        heard = max(self._latest, *(other.heard for other in self._others))
+        heard = max(self._latest, *(other.responded for other in self._others))
         return worst if worst.judged > heard else None
 
     def _listen_in(self, enough: float) -> bool:

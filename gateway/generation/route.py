@@ -27,21 +27,21 @@ class EndpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class RoutingHints:
-    """Facts of a request by which its endpoint is chosen, where there are several.
+    """The facts of a request that decide which of several endpoints serves it.
 
     Attributes:
         ids: token ids of the prompt.
         affinity: id of the conversation, if known.
-        anyway: whether an engine that has fallen silent is taken as well, as the last one.
+        allow_unresponsive: whether an engine that has stopped responding may be chosen, as the last resort.
     """
 
     ids: Sequence[int] = ()
     affinity: str | None = None
-    anyway: bool = False
+    allow_unresponsive: bool = False
 
-    def anyhow(self) -> RoutingHints:
-        """Copy the hints so that an engine that has fallen silent is taken, too."""
-        return RoutingHints(self.ids, self.affinity, anyway=True)
+    def as_last_resort(self) -> RoutingHints:
+        """Copy the hints with ``allow_unresponsive``."""
+        return RoutingHints(self.ids, self.affinity, allow_unresponsive=True)
 
 
 class RouteNotes(Protocol):

@@ -47,8 +47,8 @@ class ClientConnection:
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return information about the transport with few system calls.
 
-        uvicorn asks for a socket of Python's to ask that for both ends' addresses: system calls of each connection.
-        The gateway's end is needed only where a request has no Host, and ASGI lets servers leave it out.
+        uvicorn would make a Python socket for each connection and read both addresses from it, by system calls. The
+        gateway's own address is omitted: ASGI allows that, and only a request without a Host header needs it.
         """
         if name in {"socket", "sockname"}:
             return default
@@ -103,7 +103,7 @@ async def while_connected(scope: Scope, receive: Receive, work: Coroutine[Any, A
 
 
 class CancelOnDisconnect:
-    """A context whose task is cancelled when the client disconnects; it ends with an error of its own.
+    """A context that cancels its task when the client disconnects, and then raises ``ClientDisconnectedError``.
 
     Args:
         connection: of the client; None under another server than the gateway's own.

@@ -324,7 +324,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         """Reject the request that is being read, and end the connection after the responses to earlier requests."""
         if self._refusal is not None:
             return
-        self._refusal = self._answer(status, message, self._known())
+        self._refusal = self._answer(status, message, self._open_scope())
         if not self._whole and self.cycle is not None and self.cycle.scope is self.scope:  # it is in its body
             if self.pipeline and self.pipeline[0][0] is self.cycle:
                 self.pipeline.popleft()
@@ -338,8 +338,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         elif not self._open:
             self._write_refusal()
 
-    def _known(self) -> Scope:
-        """What is known of the request that is being read; behind a whole one nothing is."""
+    def _open_scope(self) -> Scope:
+        """The scope of the request that is being read; with an empty path before its head is complete."""
         if self._whole or self.scope is None:
             return {"type": "http", "path": "", "headers": []}
         return {"type": "http", "path": _path_of(self.url), "headers": self.scope["headers"]}
@@ -453,7 +453,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
 
 def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
-    """Note the holder of a spare descriptor, and close the oldest of too many."""
+    """Register a user of a spare file descriptor, and abort the oldest one where there are too many."""
     if len(_on_spare_files) >= SPARE_FILES // 2:
         _, abort_oldest = _on_spare_files.popitem(last=False)
         abort_oldest()
@@ -461,7 +461,7 @@ def take_spare_file(holder: object, abort: Callable[[], object]) -> None:
 
 
 def leave_spare_file(holder: object) -> None:
-    """Remove a holder of a spare descriptor."""
+    """Unregister a user of a spare file descriptor."""
     _on_spare_files.pop(holder, None)
 
 

@@ -58,17 +58,17 @@ class AllowedHostsMiddleware:
         return self._app(scope, receive, send)
 
 
-def names_to_check(host: str, given: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
+def names_to_check(host: str, configured: Sequence[str], *, has_keys: bool) -> tuple[str, ...]:
     """The host names that a gateway accepts; empty where it accepts every name.
 
     Args:
         host: address that the gateway listens on.
-        given: further names of the settings.
+        configured: further names of the settings.
         has_keys: whether clients need a key, which a foreign page does not have.
     """
-    if "*" in given or (not given and (has_keys or not is_loopback(host))):
+    if "*" in configured or (not configured and (has_keys or not is_loopback(host))):
         return ()
-    return (*_OWN_NAMES, host, socket.gethostname(), *given)
+    return (*_OWN_NAMES, host, socket.gethostname(), *configured)
 
 
 def is_loopback(host: str) -> bool:
@@ -125,25 +125,25 @@ class AuthMiddleware:
         """Serve one connection."""
         if scope["type"] != "http" or scope["path"].removesuffix("/") in self._open_paths:
             return self._app(scope, receive, send)
-        given = _given(scope)
-        if not given and scope["path"].removesuffix("/") in self._half_open_paths:
+        keys = _sent_keys(scope)
+        if not keys and scope["path"].removesuffix("/") in self._half_open_paths:
             return self._app(scope, receive, send)
-        found = self._identity.look(given)
+        found = self._identity.look(keys)
         if found is None:
-            return self._check(given, scope, receive, send)
+            return self._check(keys, scope, receive, send)
         return self._serve(found, scope, receive, send)
 
-    async def _check(self, given: list[bytes], scope: Scope, receive: Receive, send: Send) -> None:
-        await self._serve(await self._identity.check(given), scope, receive, send)
+    async def _check(self, keys: list[bytes], scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(await self._identity.check(keys), scope, receive, send)
 
-    def _serve(self, found: Key | AuthFailure, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def _serve(self, result: Key | AuthFailure, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         record = record_of(scope)
-        if isinstance(found, AuthFailure):
-            record.key = found.name or None
-            return self._reject(found.message)(scope, receive, send)
-        record.key = found.caller.name or None
-        scope.setdefault("state", {})["owner"] = found.owner
-        enter(found.caller)
+        if isinstance(result, AuthFailure):
+            record.key = result.name or None
+            return self._reject(result.message)(scope, receive, send)
+        record.key = result.caller.name or None
+        scope.setdefault("state", {})["owner"] = result.owner
+        enter(result.caller)
         return self._app(scope, receive, send)
 
 
@@ -156,7 +156,7 @@ def owner_of(scope: MutableMapping[str, Any]) -> str:
     return owner.hex()
 
 
-def _given(scope: Scope) -> list[bytes]:
+def _sent_keys(scope: Scope) -> list[bytes]:
     """The keys of a request, of which some clients send several; an empty one where its scheme is not known."""
     keys = []
     if given := header(scope, b"authorization"):

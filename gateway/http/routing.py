@@ -1,4 +1,4 @@
-"""FastAPI without its costs for each request: the application, its routes, and paths as clients write them."""
+"""A FastAPI application and routes with less work for each request, and the aliases of paths."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ _PARTS = re.compile(r"((?:/v1)?)([^{]*)(.*)")
 
 
 class DirectRoute(APIRoute):
-    """A route for ``APIRouter(route_class=...)`` that injects and converts nothing.
+    """A route without FastAPI's dependency injection and conversions, for ``APIRouter(route_class=...)``.
 
-    The OpenAPI document has it as any other route.
-
-    The endpoint's only parameter is the request, and it returns a response. Its exceptions are handled here, by the
-    application's handlers.
+    The endpoint takes only the request and returns a response. The application's handlers turn its exceptions into
+    responses. The OpenAPI document lists the route as usual.
     """
 
     def __init__(self, path: str, endpoint: Callable[[Request], Awaitable[Response]], **options: Any) -> None:
-        """Make a route; arguments as of the base, which would analyse the endpoint for what it injects."""
+        """Make a route; arguments as of the base, whose analysis of the endpoint's parameters is skipped."""
         own = {name: options[name] for name in ("methods", "name", "include_in_schema")}
         Route.__init__(self, path, endpoint, **own)
         self.methods = set(options["methods"])
@@ -57,12 +55,12 @@ class DirectRoute(APIRoute):
 
 
 def _answered(scope: Scope) -> tuple[type[Exception], ...]:
-    """The exceptions that the application of a request handles; asked only where there is one."""
+    """The exceptions for which the application has handlers."""
     return tuple(kind for kind in scope["app"].exception_handlers if isinstance(kind, type))
 
 
 async def _answer(request: Request, error: Exception, send: Send) -> None:
-    """Respond to an exception. Nothing of it stays in the frames that it has passed, which it holds."""
+    """Respond by the application's handler; no frame of the exception's traceback then holds the response."""
     handlers = request.app.exception_handlers
     handle = next(handlers[kind] for kind in type(error).__mro__ if kind in handlers)
     response = await handle(request, error)

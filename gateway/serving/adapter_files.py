@@ -70,20 +70,20 @@ def read_size(folder: Path) -> ModelSize | None:
     return ModelSize(source, hidden, layers, modules)
 
 
-def pair_misfit(size: ModelSize, layer: int, module: int, taken: int, given: int) -> str | None:
+def pair_misfit(size: ModelSize, layer: int, module: int, columns: int, rows: int) -> str | None:
     """Say why a pair of matrices does not fit the model; None when it does.
 
     Args:
         size: sizes of the model.
         layer: changed layer.
         module: changed module, by TensorRT-LLM's number.
-        taken: columns of A.
-        given: rows of B.
+        columns: columns of A.
+        rows: rows of B.
     """
     inputs, outputs = size.modules[module]
-    if layer < size.layers and (taken, given) != (inputs, outputs):
+    if layer < size.layers and (columns, rows) != (inputs, outputs):
         where = f"its {_NAMES[module]} of layer {layer}"
-        return f"{where} has the shape {taken} -> {given}, but {size.source} requires {inputs} -> {outputs}"
+        return f"{where} has the shape {columns} -> {rows}, but {size.source} requires {inputs} -> {outputs}"
     return _layer_misfit(size, layer)
 
 
@@ -151,7 +151,7 @@ def read_adapter(folder: Path, task_id: int, size: ModelSize | None = None) -> L
         weights, rows = _convert(folder, size)
     if weights.ndim != 2 or rows.ndim != 2 or len(weights) != len(rows) or rows.shape[1] < 3:
         raise AdapterFileError(
-            f"{folder} has weights of the shape {weights.shape} and a configuration of the shape {rows.shape}"
+            f"{folder}: each row of weights needs [module, layer, rank]; their shapes are {weights.shape}, {rows.shape}"
         )
     if rows.shape[1] != 3 and rows[:, 3:].any():
         raise AdapterFileError(f"{folder} is a DoRA adapter; DoRA is not supported")

@@ -246,7 +246,7 @@ class AnswerReader:
             self._content(self.matched)
 
     def _locate(self, text: str, reach: int) -> int:
-        """Where a text that the parser gave out stands in the model's; where it last was when it stands nowhere.
+        """Find the position in the model's text of a text from the parser; the last position where there is none.
 
         Its leading whitespace may come from further ahead, from before a call.
         """
@@ -293,7 +293,7 @@ class _ContentSearch:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where the match stands in the model's text."""
+        """The start and end of the match in the model's text."""
         if self._matcher is None:
             return 0, 0
         return self._place(self._matcher.position), self._place(self._matcher.end - 1) + 1
@@ -316,7 +316,7 @@ class _ContentSearch:
         return "" if self._matcher is None else self._matcher.flush()
 
     def held_from(self, whole: int) -> int:
-        """Where the content begins that is held back; ``whole`` when there is none."""
+        """The position at which the held-back content begins; ``whole`` when none is held back."""
         return self._place(self._shown) if self._parts else whole
 
     def _place(self, character: int) -> int:

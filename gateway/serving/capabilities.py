@@ -144,7 +144,7 @@ def _thinking(parts: ModelParts, features: EngineFeatures) -> Capability:
 
 
 def _answers(features: EngineFeatures, known: Mapping[str, Capability]) -> dict[str, Capability]:
-    """What depends on the form in which the engine responds."""
+    """The capabilities that depend on the form of the engine's responses."""
     found: dict[str, Capability] = {}
     ranked = known.get("logprobs")
     if ranked is not None and ranked.how == "impossible":

@@ -176,14 +176,14 @@ def predictions_work(params: SamplingParams) -> LongWork | None:
 
 
 def tokenize_prediction(
-    params: SamplingParams, parts: ModelParts, left: threading.Event | None = None
+    params: SamplingParams, parts: ModelParts, cancel: threading.Event | None = None
 ) -> tuple[int, ...]:
     """Return the ids of the predicted text, none of them a control token; empty without a prediction.
 
     Args:
         params: with the text.
         parts: of the model.
-        left: set when no client waits for the ids any more.
+        cancel: set when no client waits for the ids any more.
 
     Raises:
         LeftError: no client waits.
@@ -193,7 +193,7 @@ def tokenize_prediction(
     if not text:
         return ()
     try:
-        LengthBound(parts, left=left).check_text(text)
+        LengthBound(parts, cancel=cancel).check_text(text)
     except EngineError:
         message = f"The prediction is longer than this model's context of {parts.max_seq_len} tokens."
         raise BadRequestError(message, "prediction", "string_above_max_length") from None

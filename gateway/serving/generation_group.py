@@ -1,4 +1,4 @@
-"""The generations of one answer as one: pieces with the index of their choice, and one usage."""
+"""Runs the generations of one answer together: each piece has the index of its choice, and usage is a sum."""
 
 from __future__ import annotations
 

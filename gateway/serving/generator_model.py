@@ -150,7 +150,7 @@ class GeneratorModel(ServedModel):
     async def build_prompt(
         self,
         source: PromptSource,
-        then: Callable[[Prompt], Built],
+        finish: Callable[[Prompt], Built],
         truncation: Truncation | None = None,
         salt: str | None = None,
     ) -> Built:
@@ -158,7 +158,7 @@ class GeneratorModel(ServedModel):
 
         Args:
             source: source of the prompt.
-            then: makes the result from the prompt, in the same thread.
+            finish: makes the result from the prompt, in the same thread.
             truncation: how a prompt that is too long is cut; None leaves it whole.
             salt: as of ``recall``.
 
@@ -172,21 +172,21 @@ class GeneratorModel(ServedModel):
         room = parts.max_seq_len - features.draft_room
         frames = None if features.prompt_ids else features.adds_special_tokens
 
-        def build(left: threading.Event | None, unknown: int | None = None) -> Built:
+        def build(cancel: threading.Event | None, unknown: int | None = None) -> Built:
             most = None if truncation is None else prompts.most_tokens(parts)
             recall = self.recall(salt)
             prompt = prompts.build(
-                source, parts, self.settings, frames=frames, most=most, left=left, recall=recall, unknown=unknown
+                source, parts, self.settings, frames=frames, limit=most, cancel=cancel, recall=recall, unknown=unknown
             )
             self.metrics.recalled_tokens.inc(prompt.recalled)
             self.metrics.tokenized_tokens.inc(len(prompt.ids) - prompt.recalled)
             if truncation is not None:
                 prompt = prompts.truncated(prompt, source, truncation, parts, room=room, frames=frames)
-            return then(prompt)
+            return finish(prompt)
 
         trace = current_trace()
         if trace is not None and trace.content:
-            trace.asked(spoken(source))
+            trace.capture_messages(spoken(source))
         with contextlib.nullcontext() if trace is None else trace.step("prompt"):
             work = prompts.long_work(source)
             if work is None:
@@ -242,7 +242,7 @@ class GeneratorModel(ServedModel):
         Raises:
             EngineError: as the backend's ``engine`` when the model is not ready, CONTEXT_LENGTH when the prompt is too
                 long.
-            BadRequestError: when the engine cannot give what is asked, or the caller may not ask for it.
+            BadRequestError: when the engine does not support what is requested, or the caller may not ask for it.
             LimitedError: the caller has too few tokens left.
         """
         features, parts = self.backend.features, self._parts or self.parts
@@ -259,7 +259,7 @@ class GeneratorModel(ServedModel):
         spending = (
             None
             if granted is None
-            else await granted.reserve(len(prompt.ids), [each.max_tokens for each in requests], asked=asked)
+            else await granted.reserve(len(prompt.ids), [each.max_tokens for each in requests], explicit=asked)
         )
         find = functools.partial(self.backend.find, RoutingHints(prompt.ids, affinity))
         fitted = self.settings.lora is not None or budget is not None
@@ -341,7 +341,7 @@ class GeneratorModel(ServedModel):
         self._tell(features, parts)
 
     def _mismatch(self, features: EngineFeatures, parts: ModelParts) -> str | None:
-        """Why its tokenizer cannot be the engine's, unless the settings say that it is."""
+        """Compare the tokenizer with the engine's; returns the difference in one sentence, None without one."""
         if not self.settings.check_tokenizer:
             return None
         found = tokenizer_mismatch(parts.tokenizer, parts.tokenizer_source, features)
@@ -393,7 +393,7 @@ async def _queue(trace: RequestTrace, enter: Callable[[], Awaitable[AdmittedGene
 
 
 def _unserved(settings: ModelSettings, features: EngineFeatures, key: str) -> str | None:
-    """What the settings give to the model and its engine has no place for, in one sentence."""
+    """Find a setting that the engine does not support; returns one sentence, None without such a setting."""
     speculative = settings.speculative
     for name, given, where in (
         ("lora", settings.lora, "lora"),

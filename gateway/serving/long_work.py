@@ -24,9 +24,9 @@ class ClientLeftError(Exception):
 
 
 class LongWork:
-    """A bounded queue before a few threads.
+    """Runs long work in a few threads, with a bounded queue.
 
-    anyio's threads are not used: there are 40 of them, and a cancelled one runs on beside its successor.
+    anyio's pool is not used: it has 40 threads, and cancelled work continues in its thread while new work starts.
 
     Attributes:
         count: number of running and waiting works.
@@ -42,7 +42,7 @@ class LongWork:
         """
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = threads + most_waiting
-        self._works: set[_Work] = set()
+        self._works: set[_PendingWork] = set()
         self._closed: EngineError | None = None
         self.count = 0
 
@@ -64,7 +64,7 @@ class LongWork:
             raise EngineError(
                 ErrorKind.QUEUE_FULL, "Too many large requests are waiting to be processed; try again later."
             )
-        waiting = _Work(asyncio.get_running_loop())
+        waiting = _PendingWork(asyncio.get_running_loop())
         waiting.begin(self._threads, work, self._done)
         self.count += 1
         self._works.add(waiting)
@@ -87,18 +87,18 @@ class LongWork:
         """Accept work again."""
         self._closed = None
 
-    def _done(self, work: _Work, future: Future[Any]) -> None:
+    def _done(self, work: _PendingWork, future: Future[Any]) -> None:
         if not work.loop.is_closed():
             work.loop.call_soon_threadsafe(self._leave, work, future)
 
-    def _leave(self, work: _Work, future: Future[Any]) -> None:
+    def _leave(self, work: _PendingWork, future: Future[Any]) -> None:
         self.count -= 1
         self._works.discard(work)
         work.finish(future)
 
 
-class _Work:
-    """What one waits for: the outcome of a thread's work, or an error before it."""
+class _PendingWork:
+    """The work of one caller in the thread pool, with a future of its outcome."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -110,15 +110,15 @@ class _Work:
         self,
         threads: ThreadPoolExecutor,
         work: Callable[[threading.Event], Any],
-        done: Callable[[_Work, Future[Any]], None],
+        done: Callable[[_PendingWork, Future[Any]], None],
     ) -> None:
-        """Have it done in its turn, by a thread that knows the caller; ``done`` is called there."""
+        """Submit the work to the threads, with the caller's context variables; the thread then calls ``done``."""
         future = threads.submit(contextvars.copy_context().run, work, self._left)
         self._future = future
         future.add_done_callback(functools.partial(done, self))
 
     def leave(self) -> None:
-        """Give it up, where it is not done."""
+        """Cancel the work unless it has ended."""
         self._left.set()
         if self._future is not None:
             self._future.cancel()
@@ -131,13 +131,13 @@ class _Work:
         self.leave()
 
     def expire(self, seconds: float) -> None:
-        """Fail, unless it has begun."""
+        """Fail with TIMEOUT, unless a thread has begun the work."""
         if self._future is not None and self._future.cancel():
             message = f"The request waited {seconds:g} seconds for larger requests to be processed; try again later."
             self.fail(EngineError(ErrorKind.TIMEOUT, message))
 
     def finish(self, future: Future[Any]) -> None:
-        """Pass on what the thread's work came to."""
+        """Set the outcome from the thread's result or error."""
         if self.outcome.done() or future.cancelled():
             return
         error = future.exception()

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from gateway.generation.engine import (
-    AdapterNotHeldError,
+    AdapterNotCachedError,
     AdapterRejectedError,
     DescribingEngine,
     EngineChunk,
@@ -91,7 +91,7 @@ class LoraEngine:
                     yield chunk
         except AdapterRejectedError as error:
             raise self._named(error) from None
-        except AdapterNotHeldError as error:
+        except AdapterNotCachedError as error:
             if began or self._state.adapter.weights is None:
                 raise self._named(error) from None
         else:
@@ -103,11 +103,11 @@ class LoraEngine:
                 async for chunk in chunks:
                     self._state.held = True
                     yield chunk
-        except (AdapterRejectedError, AdapterNotHeldError) as error:
+        except (AdapterRejectedError, AdapterNotCachedError) as error:
             raise self._named(error) from None
 
     def _named(self, error: EngineError) -> AdapterRejectedError:
-        fault = "does not have" if isinstance(error, AdapterNotHeldError) else "cannot use"
+        fault = "does not have" if isinstance(error, AdapterNotCachedError) else "cannot use"
         adapter = f"the LoRA adapter of model {self._state.model!r} (task {self._state.adapter.task_id})"
         return AdapterRejectedError(ErrorKind.INTERNAL, f"This deployment's engine {fault} {adapter}.", error.detail)
 

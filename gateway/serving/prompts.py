@@ -121,7 +121,7 @@ def long_work(source: PromptSource) -> LongWork | None:
 
 
 def may_be_known(source: PromptSource, work: LongWork, parts: ModelParts) -> bool:
-    """Tell whether a long prompt may continue a cached conversation: to look it up costs less than a thread's turn."""
+    """Tell whether to look up a long prompt in the token cache before it waits for a thread."""
     if work is TEMPLATES or not isinstance(source, ChatPrompt):
         return False
     if work is LARGE_PROMPTS and (_said(source) > _MOST_LOOKED_UP or _nested(source) > _LARGE):
@@ -171,8 +171,8 @@ def build(
     settings: ModelSettings,
     *,
     frames: bool | None = None,
-    most: int | None = None,
-    left: threading.Event | None = None,
+    limit: int | None = None,
+    cancel: threading.Event | None = None,
     recall: CacheScope | None = None,
     unknown: int | None = None,
 ) -> Prompt:
@@ -183,8 +183,8 @@ def build(
         parts: tokenizer and templates of the model.
         settings: settings of the model.
         frames: whether the server puts special tokens around a text; None where prompts travel as ids.
-        most: most tokens of the prompt; None for the model's context.
-        left: set when no client waits for the prompt any more.
+        limit: most tokens of the prompt; None for the model's context.
+        cancel: set when no client waits for the prompt any more.
         recall: cache of ids of the prompt's parts.
         unknown: most characters that may be tokenized; None for all.
 
@@ -195,7 +195,7 @@ def build(
         BadRequestError: when the model cannot take it.
         TemplateError: when the chat template rejects the messages.
     """
-    bound = LengthBound(parts, most, left, recall, unknown)
+    bound = LengthBound(parts, limit, cancel, recall, unknown)
     bound.check_source(source)
     if isinstance(source, ChatPrompt):
         prompt = _chat(source, parts, settings, bound)
@@ -255,19 +255,19 @@ def truncated(
 class LengthBound:
     """Bounds the length of a prompt by cheap checks before all of it is tokenized.
 
-    A prompt that passes takes some hundreds of bytes of memory for each token of ``most``. It has at most 8 characters
+    A prompt that passes takes some hundreds of bytes of memory for each token of ``limit``. It has at most 8 characters
     for each, of which tokenizers of one long word take a hundred bytes each.
 
     Attributes:
-        most: tokens beyond which nothing more is tokenized, because the prompt is far too long.
+        limit: tokens beyond which nothing more is tokenized, because the prompt is far too long.
         characters: characters that ``check_characters`` accepts in any case.
     """
 
     def __init__(
         self,
         parts: ModelParts,
-        most: int | None = None,
-        left: threading.Event | None = None,
+        limit: int | None = None,
+        cancel: threading.Event | None = None,
         recall: CacheScope | None = None,
         unknown: int | None = None,
     ) -> None:
@@ -275,20 +275,20 @@ class LengthBound:
 
         Args:
             parts: of the model.
-            most: tokens; None: as the model's context.
-            left: set when no client waits for the prompt any more.
+            limit: tokens; None: as the model's context.
+            cancel: set when no client waits for the prompt any more.
             recall: what is known of its parts.
             unknown: characters that may be tokenized; None: all.
         """
         self.recall = recall
         self._unknown = unknown
         self._parts = parts
-        self._most = most or parts.max_seq_len
-        self.most = max(self._most + self._most // 8, LONG)
+        self._most = limit or parts.max_seq_len
+        self.limit = max(self._most + self._most // 8, LONG)
         self.characters = self._most * min(parts.tokenizer.longest_token, _MOST_CHARACTERS)
-        self._room = most or parts.max_seq_len - 1  # an answer needs at least one more
-        self._left = left
-        self._of_context = most is None
+        self._room = limit or parts.max_seq_len - 1  # an answer needs at least one more
+        self._left = cancel
+        self._of_context = limit is None
 
     def check_source(self, source: PromptSource) -> None:
         """Reject a source that cannot fit by its size alone.
@@ -325,7 +325,7 @@ class LengthBound:
         """
         self.check_characters(len(text))
         if len(text) > LONG and len(text.encode("utf-8", "surrogatepass")) > self._most:
-            self.check(self._parts.tokenizer.count_beyond(text, self.most, self.stopped))
+            self.check(self._parts.tokenizer.count_beyond(text, self.limit, self.stopped))
 
     def check(self, count: int) -> None:
         """Reject a prompt with far more tokens than allowed.
@@ -336,8 +336,8 @@ class LengthBound:
         """
         if self._left is not None and self._left.is_set():
             raise ClientLeftError
-        if count > self.most:
-            self._reject(f"it has more than {self.most} tokens", count)
+        if count > self.limit:
+            self._reject(f"it has more than {self.limit} tokens", count)
 
     def begin(self, size: int) -> None:
         """Count characters that are to be tokenized here.

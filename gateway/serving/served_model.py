@@ -34,7 +34,7 @@ def unknown_limit(endpoints: Sequence[str], model: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """What the models of one gateway share.
+    """The parts that all models of a gateway share.
 
     Attributes:
         timeouts: deadlines of requests.
@@ -146,7 +146,7 @@ class ServedModel(ABC):
         """
 
     def refusal(self) -> str | None:
-        """Why requests cannot be served, as a message for clients without addresses; None when they can be."""
+        """The error message for clients while requests cannot be served, without addresses; None when they can be."""
         try:
             self.check_ready()
         except EngineError as error:
@@ -154,7 +154,7 @@ class ServedModel(ABC):
         return None
 
     def unready(self) -> str | None:
-        """Why requests cannot be served, in one sentence for operators; None when they can be."""
+        """The fault in one sentence for operators while requests cannot be served; None when they can be."""
         condition = self.backend.condition
         return None if condition.ready else condition.reason
 
@@ -165,7 +165,7 @@ class ServedModel(ABC):
 
     def queue(self) -> ModelQueue:
         """The queue at this moment."""
-        return ModelQueue(*self.admission.queue(), adapter=self.settings.lora is not None)
+        return ModelQueue(*self.admission.running_and_waiting(), adapter=self.settings.lora is not None)
 
     async def start(self) -> None:
         """Load what the settings name, supervise the engine, and take missing values from a ready engine.
@@ -207,7 +207,7 @@ class ServedModel(ABC):
         """End all running requests with an error."""
 
     def _engine_limit(self) -> int | None:
-        """How many generations the engines run at a time, as their metrics tell."""
+        """The most concurrent generations of the engines, by their metrics; None where the metrics lack it."""
         triton = self.settings.triton
         if self._features is None:
             return None

@@ -21,13 +21,13 @@ EngineForm = Literal["tokens", "ensemble", "llmapi", "vllm", "text", "encoder"]
 text to the vLLM backend, text to any other model that generates, what an encoder takes."""
 EnginePath = Literal["auto", EngineForm]
 Task = Literal["generate", "embed", "rerank", "classify"]
-"""What a model does with a request; each endpoint that asks an engine serves one task, or several."""
+"""The task of a model; each endpoint with an engine serves one or several tasks."""
 
 MOST_DRAFT_TOKENS = 256
 """Tokens that a draft model may guess at a time: more are rarely right, and the answer waits for them."""
 
 Aspect = Literal["text", "reasoning", "calls", "finish_reason", "usage", "logprobs", "choices"]
-"""What answers are compared in."""
+"""The parts of answers that a mirror compares."""
 _SHIPPED = Path(__file__).parents[1] / "chat_templates"  # in a checkout a link to the folder of that name
 
 
@@ -277,16 +277,16 @@ class LlmApiSettings(Section):
     text: Literal["auto", "cumulative", "delta"] = "auto"
 
 
-def template_path(given: Path, folder: Path) -> Path:
+def template_path(path: Path, folder: Path) -> Path:
     """Find a template in a folder, else among those shipped with the gateway.
 
     Args:
-        given: the path in the settings.
+        path: the path in the settings.
         folder: the base of a relative path.
     """
-    found = folder / given
-    shipped = _SHIPPED / given.name
-    is_name = given.suffix == ".jinja" and given == Path(_SHIPPED.name, given.name)
+    found = folder / path
+    shipped = _SHIPPED / path.name
+    is_name = path.suffix == ".jinja" and path == Path(_SHIPPED.name, path.name)
     return shipped if is_name and not found.exists() and shipped.is_file() else found
 
 

@@ -7,11 +7,11 @@ class LabelNames:
     """The first names that came; all further names are ``other``.
 
     Args:
-        most: most names.
+        limit: most names.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._most = limit
         self._names: set[str] = set()
 
     def label(self, name: str) -> str:

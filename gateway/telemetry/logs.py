@@ -1,7 +1,7 @@
 """JSON logs on standard error: one object per record, without prompt texts and keys.
 
-A line that a request causes has its id. Only those lines ask for it: tasks that begin in a request may outlive it, such
-as that of a connection to Triton, and its later lines belong to other requests.
+A line has a request's id only where its logger call adds ``cause()``. Lines do not get the id by their task, because a
+task that one request begins, such as a connection to Triton, later logs for other requests.
 """
 
 from __future__ import annotations

@@ -340,7 +340,7 @@ class Metrics:
 
 
 class _CurrentState(Collector):
-    """What is ready now: no process counts it, so that none can leave a stale one."""
+    """Collects the readiness of models at each scrape, so that an ended process leaves no stale value."""
 
     def __init__(self, readiness: Mapping[str, EngineCondition], models: Mapping[str, ModelSnapshot]) -> None:
         self._readiness = readiness

@@ -74,7 +74,7 @@ class RequestTrace(Protocol):
         """Trace a step in a context."""
         ...
 
-    def asked(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def capture_messages(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Note the messages for the model, where content is captured: ``role`` and ``content`` of each."""
         ...
 

@@ -150,14 +150,14 @@ def _engine_lines(text: str) -> str:
 
 
 def _engine_load(text: str) -> EngineLoad:
-    """What all engines of a page say of themselves."""
+    """Sum the load of all engines of a metrics page."""
     waiting = _engine_values(text, _REQUESTS, "waiting")
     used, most = _engine_values(text, _BLOCKS, "used"), _engine_values(text, _BLOCKS, "max")
     return EngineLoad(sum(waiting.values()), sum(used.values()), sum(most.values()) if used else 0)
 
 
 def _engine_values(text: str, family: str, kind: str) -> dict[str, int]:
-    """What each engine of a page says, by its model in Triton: a sample whose label ends in ``_type`` is of a kind."""
+    """The samples of a metric whose ``..._type`` label is ``kind``, by the engine's model in Triton."""
     values = {}
     for line in text.splitlines():
         if line.startswith(family) and f'_type="{kind}"' in line:

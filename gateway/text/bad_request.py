@@ -26,22 +26,22 @@ class BadRequestError(Exception):
         self.detail = detail
 
 
-def printable(text: str, most: int = 64) -> str:
+def printable(text: str, limit: int = 64) -> str:
     """Shorten a client's text for an error: the beginning of it, in ASCII.
 
     Args:
         text: the client's text.
-        most: most characters.
+        limit: most characters.
     """
-    return text[:most].encode("ascii", "backslashreplace").decode()
+    return text[:limit].encode("ascii", "backslashreplace").decode()
 
 
-def first_of(items: Sequence[_Item], most: int = 20) -> tuple[Sequence[_Item], str]:
+def first_of(items: Sequence[_Item], limit: int = 20) -> tuple[Sequence[_Item], str]:
     """Join the first items, with the number of the others, such as ``and 3 more``.
 
     Args:
         items: all items.
-        most: most items to name.
+        limit: most items to name.
     """
-    more = len(items) - most
-    return items[:most], f"and {more} more" if more > 0 else ""
+    more = len(items) - limit
+    return items[:limit], f"and {more} more" if more > 0 else ""

@@ -12,9 +12,9 @@ _Value = TypeVar("_Value")
 class BoundedDict(OrderedDict[_Key, _Value]):
     """A dictionary that removes the oldest key when it would have more than ``most``."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()
-        self._most = most
+        self._most = capacity
 
     def __setitem__(self, key: _Key, value: _Value) -> None:
         super().__setitem__(key, value)

@@ -1,8 +1,8 @@
 """Memory that the processes of one gateway share, or that one process uses alone.
 
-Behind it is a file without a name, which processes inherit: it ends with the last of them, however they end, and the
-kernel takes locks of its bytes from a process that dies. A segment of ``multiprocessing.shared_memory`` would have
-neither: it has a name that outlives a killed supervisor, and ``/dev/shm``, of 64 MiB in a container, bounds it.
+The memory is an anonymous file that processes inherit. It is freed when the last of them ends, even if killed, and the
+kernel releases a dead process's locks on its bytes. ``multiprocessing.shared_memory`` is not used: its named segments
+outlive a killed supervisor, and ``/dev/shm`` has only 64 MiB in a container.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from gateway.triton.pipeline import is_own_bls
 MAX_TOP_LOGPROBS = 20
 
 Source = Literal["tensor", "logits"] | None
-"""Where log-probs come from: a tensor of their own, logits, or nowhere."""
+"""The source of log-probs: a tensor of their own, logits, or none."""
 
 
 @dataclass(frozen=True, slots=True)

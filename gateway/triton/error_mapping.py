@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from gateway.generation.engine import (
-    AdapterNotHeldError,
+    AdapterNotCachedError,
     AdapterRejectedError,
     EngineError,
     EngineFinish,
@@ -97,7 +97,7 @@ _REJECTED = "Triton rejected the gateway's request: the tensors of the model hav
 
 # What serving treats by its class: pattern, class, kind, message, parameter at fault, code.
 _BY_CLASS: tuple[tuple[re.Pattern[str], type[EngineError], ErrorKind, str, str | None, str | None], ...] = (
-    (_NOT_HELD, AdapterNotHeldError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
+    (_NOT_HELD, AdapterNotCachedError, ErrorKind.INVALID_REQUEST, _NO_ADAPTER, "model", UNSUPPORTED),
     (_BAD_ADAPTER, AdapterRejectedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_NOT_LOADABLE, AdapterRejectedError, ErrorKind.INTERNAL, _BAD_FIT, None, None),
     (_FLAG_AS_ADAPTER, EngineError, ErrorKind.INTERNAL, LLMAPI_WITH_ADAPTERS, None, None),

@@ -81,7 +81,7 @@ def adds_special_tokens(preprocessing: ModelView | None) -> bool:
 
 
 FALSE_WORDS = ("False", "false", "FALSE", "0")
-"""What TensorRT-LLM's backend reads as false; where it cannot read a value it takes its default."""
+"""Values that TensorRT-LLM's backend reads as false; it replaces an unreadable value by the default."""
 
 
 def normalizes_log_probs(engine: ModelView | None, version: tuple[int, ...] | None = None) -> bool:

@@ -46,7 +46,7 @@ Hook = Callable[[EngineFeatures], None]
 
 
 class _NotReadyError(Exception):
-    """Why requests cannot be served, in one sentence."""
+    """Requests cannot be served; the message is the reason in one sentence."""
 
     def __init__(self, reason: str, state: HealthState) -> None:
         super().__init__(reason)
@@ -246,7 +246,7 @@ class TritonBackend:
 
     def route(self, aim: RoutingHints) -> SingleRoute:
         """Make the route to the engine; raises as ``engine`` does."""
-        engine = self._engine if aim.anyway else None
+        engine = self._engine if aim.allow_unresponsive else None
         return SingleRoute(engine or self.engine, self.health)
 
     async def find(self, aim: RoutingHints) -> SingleRoute:
@@ -405,7 +405,7 @@ class TritonBackend:
     def _gain(self, discovered: Discovery, transport: str) -> None:
         self._engine = discovered.engine
         features = discovered.engine.features
-        self.health.found(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
+        self.health.reset(one_piece=features.one_response(stream=True), doubtful=discovered.doubtful)
         self._ready.set()
         _LOG.info(
             "engine ready",

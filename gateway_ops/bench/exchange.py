@@ -43,7 +43,7 @@ class TimedExchange:
 
 
 async def exchange(
-    session: aiohttp.ClientSession, url: str, body: dict[str, Any], timeout_s: float, seen: Callable[[], None]
+    session: aiohttp.ClientSession, url: str, body: dict[str, Any], timeout_s: float, on_text: Callable[[], None]
 ) -> TimedExchange:
     """Send a chat request and read its stream to the end.
 
@@ -52,7 +52,7 @@ async def exchange(
         url: the endpoint.
         body: the request.
         timeout_s: seconds for the whole answer.
-        seen: called for each event with text.
+        on_text: called for each event with text.
 
     Raises:
         RequestFailedError: the answer is missing or incomplete.
@@ -65,7 +65,7 @@ async def exchange(
             if answer.status != HTTPStatus.OK:
                 raise RequestFailedError(await _refusal(answer))
             async for line in lines_of(answer.content):
-                if _take(line, found, seen):
+                if _take(line, found, on_text):
                     found.ended = time.perf_counter()
                     return found
     raise RequestFailedError("the stream ended without [DONE]")
@@ -132,7 +132,7 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             yield line
 
 
-def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
+def _take(line: bytes, measured: TimedExchange, on_text: Callable[[], None]) -> bool:
     """Record a line of the stream; return whether it ends the stream."""
     if not line.startswith(b"data:"):
         return False
@@ -144,12 +144,12 @@ def _take(line: bytes, found: TimedExchange, seen: Callable[[], None]) -> bool:
         if "error" in event:
             raise RequestFailedError(f"error event: {_code(event)}")
         if usage := event.get("usage"):
-            found.usage = {name: int(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+            measured.usage = {name: int(usage[name]) for name in _COUNTS if usage.get(name) is not None}
         for choice in event.get("choices") or ():
             delta = choice.get("delta") or {}
             if any(delta.get(key) for key in _TEXT_KEYS):
-                found.events.append(time.perf_counter())
-                seen()
+                measured.events.append(time.perf_counter())
+                on_text()
     except orjson.JSONDecodeError:
         raise RequestFailedError("an event that is not JSON") from None
     except (AttributeError, TypeError, ValueError):

@@ -47,11 +47,11 @@ class Dialogue:
             body["logprobs"] = True
         return body
 
-    def say(self, text: str) -> None:
+    def add_question(self, text: str) -> None:
         """Add a user message."""
         self.messages.append({"role": "user", "content": _encodable(text)})
 
-    def hear(self, answer: StreamedReply) -> None:
+    def add_answer(self, answer: StreamedReply) -> None:
         """Add an answer without its reasoning, which models do not get again."""
         message: dict[str, Any] = {"role": "assistant", "content": _encodable(answer.text)}
         if answer.calls:

@@ -138,13 +138,13 @@ class ReplyReader:
         elif data:
             yield from self._take(_object(data), "delta")
 
-    def _take(self, said: dict[str, Any], form: str) -> Iterator[ReplyDelta]:
-        if said.get("error") or said.get("object") == "error":
-            raise ChatError(f"The response ended with an error: {words_of(said)[0]}")
+    def _take(self, fields: dict[str, Any], form: str) -> Iterator[ReplyDelta]:
+        if fields.get("error") or fields.get("object") == "error":
+            raise ChatError(f"The response ended with an error: {words_of(fields)[0]}")
         answer = self.answer
-        if isinstance(said.get("usage"), dict):
-            answer.usage = said["usage"]
-        for choice in _objects(said.get("choices")):
+        if isinstance(fields.get("usage"), dict):
+            answer.usage = fields["usage"]
+        for choice in _objects(fields.get("choices")):
             if choice.get("index", 0) != 0:
                 continue
             if choice.get("finish_reason"):
@@ -213,9 +213,9 @@ def _tokens(entries: list[dict[str, Any]], text: str) -> tuple[tuple[str, float]
     return tuple(found) if not waiting and "".join(token for token, _ in found) == text else ()
 
 
-def words_of(said: Any) -> tuple[str, str]:
+def words_of(response: Any) -> tuple[str, str]:
     """Read the message of an error and what else it names, in the forms of several servers."""
-    error = said.get("error", said) if isinstance(said, dict) else said
+    error = response.get("error", response) if isinstance(response, dict) else response
     if not isinstance(error, dict):
         return str(error)[:_LONGEST_MESSAGE], ""
     message = error.get("message") or error.get("detail") or error.get("error") or error

@@ -79,7 +79,7 @@ def bench(  # noqa: PLR0913, PLR0917 - one for each option
         )
     except (PlanError, RequestFailedError) as error:
         raise fail(error) from None
-    tell(found, as_json=as_json, output=output)
+    show_result(found, as_json=as_json, output=output)
     if interrupted:
         raise typer.Exit(_INTERRUPTED)
     if not found["requests"]["completed"]:
@@ -153,37 +153,37 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+def show_result(result: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
     """Print a summary, and write it to a file where one is given."""
-    if not tell_json(found, as_json=as_json, output=output):
-        _show(found)
+    if not write_json(result, as_json=as_json, output=output):
+        _show(result)
 
 
-def tell_json(found: dict[str, Any], *, as_json: bool, output: Path | None) -> bool:
+def write_json(result: dict[str, Any], *, as_json: bool, output: Path | None) -> bool:
     """Write an object to a file and to standard output where requested; returns whether it was printed."""
     if output is not None:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise fail(f"cannot write {output}: {error.strerror}") from None
     if as_json:
-        echo_json(found)
+        echo_json(result)
     return as_json
 
 
-def _show(found: dict[str, Any]) -> None:
-    found = harmless_values(found)
+def _show(result: dict[str, Any]) -> None:
+    result = harmless_values(result)
     console = Console(highlight=False, file=sys.stdout)
-    done = found["requests"]
-    console.print(f"{found['model']} at {found['url']}, {found['seconds']:.1f} s", markup=False)
-    table = Table("milliseconds", *(name for name in found["end_to_end_ms"]), show_edge=False)
+    done = result["requests"]
+    console.print(f"{result['model']} at {result['url']}, {result['seconds']:.1f} s", markup=False)
+    table = Table("milliseconds", *(name for name in result["end_to_end_ms"]), show_edge=False)
     for title, key in _TIMES:
-        table.add_row(title, *(_number(value, ",.1f") for value in found[key].values()))
+        table.add_row(title, *(_number(value, ",.1f") for value in result[key].values()))
     console.print(table)
-    tokens = found["tokens"]
-    console.print(f"{done['completed']} of {done['sent']} requests, {_number(found['requests_per_s'], '.2f')}/s")
-    rate = _number(found["completion_tokens_per_s"], ",.0f")
+    tokens = result["tokens"]
+    console.print(f"{done['completed']} of {done['sent']} requests, {_number(result['requests_per_s'], '.2f')}/s")
+    rate = _number(result["completion_tokens_per_s"], ",.0f")
     console.print(f"{_number(tokens['completion'], ',')} tokens, {rate}/s")
     console.print(f"{_number(tokens['prompt'], ',')} tokens in prompts")
     for kind, count in done["failed"].items():

@@ -65,7 +65,7 @@ def chat(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _question(message: list[str] | None) -> str | None:
-    """What is asked once; None where a conversation is wanted."""
+    """The only message of the chat; None for an interactive conversation."""
     if not message:
         return None if sys.stdin.isatty() else _piped()
     return "\n\n".join(_piped() if each == "-" else each for each in message)
@@ -94,7 +94,7 @@ def _names(server: ChatServer) -> list[str]:
 
 def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json: bool) -> None:
     """Print an answer: its text as it comes, or all of it as JSON."""
-    dialogue.say(question)
+    dialogue.add_question(question)
     asked = server.ask(dialogue.body())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # letters that the terminal does not have
@@ -120,8 +120,8 @@ def _ask_once(server: ChatServer, dialogue: Dialogue, question: str, *, as_json:
         typer.echo("note: the answer was cut off at its token limit", err=True)
 
 
-def _as_json(dialogue: Dialogue, asked: PendingReply) -> dict[str, object]:
-    answer = asked.answer
+def _as_json(dialogue: Dialogue, reply: PendingReply) -> dict[str, object]:
+    answer = reply.answer
     return {
         "model": dialogue.model,
         "text": answer.text,

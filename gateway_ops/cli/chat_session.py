@@ -116,7 +116,7 @@ class ChatSession:
         """Have a message answered, and the results of the calls that the answer makes."""
         messages = self._dialogue.messages
         before = len(messages)
-        self._dialogue.say(text)
+        self._dialogue.add_question(text)
         try:
             while self._answered(before):
                 for call in messages[-1]["tool_calls"]:
@@ -147,16 +147,16 @@ class ChatSession:
             self._say("stopped")
             asked.answer.calls.clear()
             if asked.answer.text:
-                self._dialogue.hear(asked.answer)
+                self._dialogue.add_answer(asked.answer)
             else:
                 del self._dialogue.messages[before:]
             return False
-        self._dialogue.hear(asked.answer)
+        self._dialogue.add_answer(asked.answer)
         self._display.summary(asked.answer)
         return bool(asked.answer.calls)
 
-    def _show(self, asked: PendingReply) -> None:
-        with self._display.waiting(), contextlib.closing(asked.pieces()) as pieces:
+    def _show(self, reply: PendingReply) -> None:
+        with self._display.waiting(), contextlib.closing(reply.pieces()) as pieces:
             try:
                 for piece in pieces:
                     self._display.piece(piece)

@@ -158,7 +158,7 @@ def _limit(capability: dict[str, Any]) -> str:
 
 
 def _hint(values: dict[str, Any]) -> str:
-    """Where the rest is; empty where there is none."""
+    """Name the option that shows the omitted capabilities; empty where nothing is omitted."""
     if not any(model["capabilities"] for model in values["models"].values()):
         return ""
     return "How each parameter is served, and why a parameter is rejected: --verbose"

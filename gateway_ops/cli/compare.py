@@ -19,7 +19,7 @@ from rich.text import Text
 from gateway.serving.comparison.facts import FactPair
 from gateway.text.bad_request import first_of
 from gateway.text.harmless import harmless_values
-from gateway_ops.cli.bench import tell_json
+from gateway_ops.cli.bench import write_json
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.shared_options import LOCAL_URL, Json, JsonFile
 
@@ -139,7 +139,7 @@ def _say_mirror(mirror: dict[str, Any]) -> None:
 async def _run(
     addresses: tuple[TargetAddress, TargetAddress],
     keys: tuple[str | None, str | None],
-    wanted: RequestFile | SampleOptions,
+    source: RequestFile | SampleOptions,
     plan: ComparisonPlan,
     *,
     quiet: bool,
@@ -150,7 +150,7 @@ async def _run(
     from gateway_ops.compare.preparation import prepare  # noqa: PLC0415
 
     async with open_session(keys[0]) as of_a, open_session(keys[1]) as of_b:
-        prepared = await prepare(addresses, (of_a, of_b), wanted)
+        prepared = await prepare(addresses, (of_a, of_b), source)
         if not quiet:
             _say([target.label for target in prepared.targets], prepared.facts, prepared.warnings)
         comparison = Comparison(*prepared.targets, plan)
@@ -184,34 +184,34 @@ def _say(labels: Sequence[str], facts: Iterable[FactPair], warnings: Iterable[st
         console.print(Text(warning, "yellow"), soft_wrap=True)
 
 
-def _tell(found: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
+def _tell(result: dict[str, Any], *, as_json: bool, output: Path | None) -> None:
     try:
-        printed = tell_json(found, as_json=as_json, output=output)
+        printed = write_json(result, as_json=as_json, output=output)
     except typer.Exit:  # status 1 means that something differs
         raise typer.Exit(_UNCOMPARED) from None
     if not printed:
-        _show(found)
+        _show(result)
 
 
-def _show(found: dict[str, Any]) -> None:
-    found = harmless_values(found)
+def _show(result: dict[str, Any]) -> None:
+    result = harmless_values(result)
     console = _console()
     console.print()
-    noise = found["noise"]
+    noise = result["noise"]
     if noise is not None:
         aspects = "".join(f", {count} in {aspect}" for aspect, count in noise["in"].items())
         console.print(f"A differs from itself in {noise['differed']} of {noise['asked']} requests{aspects}")
-    counts = found["requests"]
+    counts = result["requests"]
     console.print(f"{counts['sent']} requests: " + ", ".join(_counted(counts)))
-    if found["differs_in"]:
-        console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in found["differs_in"].items()))
-    unequal = [row for row in found["rows"] if row["outcome"] != "equal"]
+    if result["differs_in"]:
+        console.print("differs in: " + ", ".join(f"{name} ({count})" for name, count in result["differs_in"].items()))
+    unequal = [row for row in result["rows"] if row["outcome"] != "equal"]
     examples, more = first_of(unequal, _EXAMPLES)
     for row in examples:
         console.print(Text(_example(row)), soft_wrap=True)
     if more:
         console.print(f"{more}: --output FILE has all of them")
-    console.print(_delays(found["delays"]))
+    console.print(_delays(result["delays"]))
 
 
 def _counted(counts: dict[str, int]) -> list[str]:
@@ -246,13 +246,13 @@ def _sides(value: Any) -> str:
     return f"by {' and '.join(value).upper()}" if isinstance(value, list) else str(value)
 
 
-def _unanswered(said: dict[str, Any]) -> str:
-    if "failed" in said:
-        return f"failed ({said['failed']})"
-    if "status" not in said:
+def _unanswered(outcome: dict[str, Any]) -> str:
+    if "failed" in outcome:
+        return f"failed ({outcome['failed']})"
+    if "status" not in outcome:
         return ""
-    words = " ".join(str(said[name]) for name in ("status", "code", "param") if said[name])
-    return f"rejects ({words})" + (f": {said['message']!r}" if "message" in said else "")
+    words = " ".join(str(outcome[name]) for name in ("status", "code", "param") if outcome[name])
+    return f"rejects ({words})" + (f": {outcome['message']!r}" if "message" in outcome else "")
 
 
 def _delays(delays: dict[str, Any]) -> Table:

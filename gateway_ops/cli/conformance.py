@@ -67,29 +67,29 @@ def _run(server: ServerUnderCheck, progress: Progress) -> list[CheckOutcome]:
     return found
 
 
-def _is_ok(server: ServerUnderCheck, found: list[CheckOutcome]) -> bool:
+def _is_ok(server: ServerUnderCheck, outcomes: list[CheckOutcome]) -> bool:
     """Whether nothing is untrue, and the server was there to the end."""
-    return not suite.counts(found)[Verdict.UNTRUE] and not server.lost
+    return not suite.counts(outcomes)[Verdict.UNTRUE] and not server.lost
 
 
-def _as_json(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float) -> dict[str, object]:
-    counted = {verdict.value: count for verdict, count in suite.counts(found).items()}
+def _as_json(server: ServerUnderCheck, outcomes: list[CheckOutcome], seconds: float) -> dict[str, object]:
+    counted = {verdict.value: count for verdict, count in suite.counts(outcomes).items()}
     return {
-        "ok": _is_ok(server, found),
+        "ok": _is_ok(server, outcomes),
         "url": server.http.base,
         "model": server.model,
         "requests": server.sent,
         "seconds": round(seconds, 1),
         "counts": counted,
-        "checks": [each.as_json() for each in found],
+        "checks": [each.as_json() for each in outcomes],
     }
 
 
-def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, verbose: bool) -> None:
+def _show(server: ServerUnderCheck, outcomes: list[CheckOutcome], seconds: float, verbose: bool) -> None:
     """Print what is untrue first, then the rest by verdict, each by groups; what is true by name only if wanted."""
     console = Console(highlight=False)
     for verdict in Verdict:
-        chosen = [each for each in found if each.verdict is verdict]
+        chosen = [each for each in outcomes if each.verdict is verdict]
         if not chosen or (verdict is Verdict.TRUE and not verbose):
             continue
         console.print(Text(f"{verdict.value}: {len(chosen)}", _STYLES[verdict]))
@@ -101,9 +101,9 @@ def _show(server: ServerUnderCheck, found: list[CheckOutcome], seconds: float, v
             for each in chosen:
                 typer.echo(f"  {each.check.name}: {each.evidence or each.check.promise}")
         console.print()
-    if not verbose and suite.counts(found)[Verdict.TRUE]:
+    if not verbose and suite.counts(outcomes)[Verdict.TRUE]:
         typer.echo("What is true, check by check: --verbose")
-    counts = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(found).items() if count)
+    counts = ", ".join(f"{count} {verdict.value}" for verdict, count in suite.counts(outcomes).items() if count)
     typer.echo(f"{server.http.base} {shown(server.model)}: {counts}; {server.sent} requests in {seconds:.0f} s")
     if server.lost:
         typer.echo(f"Not all checks could run: {server.lost.removeprefix('not run: ')}")

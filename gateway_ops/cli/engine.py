@@ -134,7 +134,7 @@ def check(
 
 
 def _obstacle(plans: list[EnginePlan]) -> str | None:
-    """What plans say against a build."""
+    """The first reason against a build, in one sentence with its remedy; None without one."""
     from gateway_ops.engines.planning import lacking_space  # noqa: PLC0415
 
     unfit = next((one for one in plans if one.fits is False), None)

@@ -49,7 +49,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
     else tritonserver's own, or 128 and its signal.
     """
     from gateway_ops.launch.commands import LaunchChoices, LaunchPorts  # noqa: PLC0415 - the other commands need none of it
-    from gateway_ops.launch.launch import prepare  # noqa: PLC0415
+    from gateway_ops.launch.launch import prepare_launch  # noqa: PLC0415
     from gateway_ops.launch.supervisor import JobSupervisor, LaunchJob  # noqa: PLC0415
     from gateway_ops.local_stack import LocalStackError  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ def launch(  # noqa: PLR0913, PLR0917 - one for each option
         more=tuple(more or ()),
     )
     try:
-        made = prepare(chosen, among, choices, tritonserver)
+        made = prepare_launch(chosen, among, choices, tritonserver)
     except LocalStackError as error:
         raise fail(error, 2) from None
     if dry_run:

@@ -78,7 +78,7 @@ def _show_table(console: Console, known: list[str], cells: list[dict[str, str]])
 
 
 def _row(model: dict[str, Any], health: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is known of a model, by its list and its health; null what its server does not say."""
+    """Make the row of a model from its entry and its server's health; unknown fields are null."""
     own = model.get("gateway")
     own = own if isinstance(own, dict) else {}
     known = {

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from typer.core import TyperOption
 
-from gateway_ops.cli.bench import tell_json
+from gateway_ops.cli.bench import write_json
 from gateway_ops.cli.console import fail
 from gateway_ops.cli.shared_options import Json
 
@@ -105,13 +105,13 @@ def plan_fleet(  # noqa: PLR0913, PLR0917 - one for each option
     sources = [*engine.sources, *gateway.sources, *_assumptions(load, engine, cached_prefixes)]
     compared = _compared(engine, results)
     found = {**plan.as_json(), "simulated_over_measured": compared, "sources": sources}
-    if tell_json(found, as_json=as_json, output=output):
+    if write_json(found, as_json=as_json, output=output):
         return
     _show(plan, found, sources)
 
 
 def _assumptions(load: RandomLoad | RecordedLoad, engine: EngineCosts, cached: int) -> list[str]:
-    """What the figures do not cover, as sentences."""
+    """The assumptions of the figures, as sentences."""
     longest = engine.prefill_s.largest
     said = [
         "a prompt is computed alone, and no token is made meanwhile; a KV cache that is full before all slots are, "
@@ -132,7 +132,7 @@ def _compared(engine: EngineCosts, results: list[BenchResult]) -> dict[str, floa
     return {str(each.path): round(compare(engine, each), 3) for each in results if round(each.streams) <= engine.slots}
 
 
-def _show(plan: FleetPlan, found: dict[str, Any], sources: list[str]) -> None:
+def _show(plan: FleetPlan, result: dict[str, Any], sources: list[str]) -> None:
     console = Console(highlight=False, file=sys.stdout)
     need = plan.need
     cells = f" in {plan.cells:,} cells" if plan.cells > 1 else ""
@@ -143,21 +143,21 @@ def _show(plan: FleetPlan, found: dict[str, Any], sources: list[str]) -> None:
         f"{need.memory_bytes / 1e9:,.2f} GB"
     )
     console.print(f"{plan.in_flight:,.0f} requests in flight, {plan.seen.occupied:.1f} slots of each Triton in use")
-    times = Table("milliseconds", *found["queue_ms"], show_edge=False)
+    times = Table("milliseconds", *result["queue_ms"], show_edge=False)
     for title, name in (
         ("queue", "queue_ms"),
         ("first token", "time_to_first_token_ms"),
         ("between tokens", "between_tokens_ms"),
         ("whole answer", "end_to_end_ms"),
     ):
-        times.add_row(title, *("-" if value is None else f"{value:,.1f}" for value in found[name].values()))
+        times.add_row(title, *("-" if value is None else f"{value:,.1f}" for value in result[name].values()))
     console.print(times)
     console.print(f"the gateway adds {need.wait_s * 1000:.2f} ms of waiting on average")
     limits = Table("exhausted first", "used", "of", "at so many times the load", show_edge=False)
     for resource in plan.resources:
         limits.add_row(resource.name, f"{resource.used:,.2f}", f"{resource.limit:,.10g}", f"{resource.factor:,.2f}")
     console.print(limits)
-    for path, ratio in found["simulated_over_measured"].items():
+    for path, ratio in result["simulated_over_measured"].items():
         console.print(f"the simulation of {path}: {ratio:.2f} of its tokens/s", markup=False)
     console.print("Sources:")
     for each in sources:

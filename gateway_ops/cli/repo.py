@@ -108,7 +108,7 @@ def _show_differences(rendering: Rendering, other: str) -> bool:
         models = _models_of(folder)
         found = {name: model.config for name, model in models.items()}
         unfilled = {name: model.unfilled_settings for name, model in models.items()}
-        lines = [str(one) for one in differences(rendering.configs, found, whole=True, unfilled=unfilled)]
+        lines = [str(one) for one in differences(rendering.configs, found, full=True, unfilled=unfilled)]
         lines += file_differences(rendering, folder)
     for line in lines:
         echo(line)

@@ -32,38 +32,38 @@ _ENDPOINTS = (
 _LEGEND = {"first ms": "to the first token", "next ms": "of each further token"}
 
 
-def view(base: str, found: dict[str, Any], width: int) -> Group:
+def view(base: str, result: dict[str, Any], width: int) -> Group:
     """Show an interval.
 
     Args:
         base: the address of the gateway.
-        found: as of ``activity``.
+        result: as of ``activity``.
         width: width of the terminal in cells; only sentences are wrapped.
     """
-    return Group(*_parts(base, harmless_values(found), width))
+    return Group(*_parts(base, harmless_values(result), width))
 
 
-def _parts(base: str, found: dict[str, Any], width: int) -> Iterator[RenderableType]:
-    first, *others = _totals(found["total"])
-    yield Text(packed([f"{base}, {found['seconds']:.1f} s: {first}", *others], width), "bold")
-    table, left_out = fitted(_MODELS, [list(_row(model)) for model in found["models"]], width)
+def _parts(base: str, result: dict[str, Any], width: int) -> Iterator[RenderableType]:
+    first, *others = _totals(result["total"])
+    yield Text(packed([f"{base}, {result['seconds']:.1f} s: {first}", *others], width), "bold")
+    table, left_out = fitted(_MODELS, [list(_row(model)) for model in result["models"]], width)
     yield table
-    for model in found["models"]:
+    for model in result["models"]:
         for words in _troubles(model):
             yield Text(f" {model['model']}: {words}", "red")
         if model["slow"] and model["slow"]["count"]:
             yield Text(f" {model['model']}: {_slow(model['slow'])}", "yellow")
-    endpoints = [(model["model"], each) for model in found["models"] for each in model["endpoints"]]
+    endpoints = [(model["model"], each) for model in result["models"] for each in model["endpoints"]]
     if endpoints:
         yield Text("")
         yield fitted(_ENDPOINTS, [list(_endpoint(*each)) for each in endpoints], width)[0]
-    for triton in found["tritons"]:
+    for triton in result["tritons"]:
         yield Text(packed([f"Triton {triton['endpoint']}: {_heard(triton)}", *_of_triton(triton)], width))
     if legend := {title: words for title, words in _LEGEND.items() if title not in left_out}:
         yield Text(f"{', '.join(legend)}: p50 / p99 {', '.join(legend.values())}", "dim")
     if left_out:
         yield Text(f"columns that do not fit: {', '.join(left_out)}", "dim")
-    for sentence in found["missing"]:
+    for sentence in result["missing"]:
         yield Text(sentence, "dim")
 
 
@@ -135,7 +135,7 @@ def _heard(triton: dict[str, Any]) -> str:
 
 
 def _of_triton(triton: dict[str, Any]) -> Iterator[str]:
-    """What matters of an engine's own numbers; the JSON object has all of them."""
+    """The most useful metrics of an engine; the JSON object has all of them."""
     for name, engine in triton["engines"].items():
         requests, blocks = (engine.get(kind, {}) for kind in ("requests", "kv_cache_blocks"))
         if "active" in requests:

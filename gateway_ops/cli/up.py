@@ -263,7 +263,7 @@ def _to_try(url: str) -> list[str]:
 
 
 def _command() -> str:
-    """How to say ``gateway`` in this shell."""
+    """The command that runs ``gateway`` in this shell."""
     started_as = sys.argv[0]
     return shlex.quote(os.path.relpath(started_as)) if Path(started_as).name == "gateway" else "gateway"
 

@@ -1,4 +1,4 @@
-"""Runs a comparison."""
+"""Sends requests to two servers and compares their answers."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class Comparison:
         self._targets = (a, b)
         self._plan = plan
 
-    async def run(self, requests: Iterable[ComparedRequest], done: Callable[[], None]) -> None:
+    async def run(self, requests: Iterable[ComparedRequest], on_result: Callable[[], None]) -> None:
         """Send all requests; a cancel ends it early and keeps the results.
 
         Args:
             requests: the requests.
-            done: called after each request.
+            on_result: called after each request.
         """
         source = iter(requests)
-        tasks = [asyncio.create_task(self._work(source, done)) for _ in range(self._plan.at_once)]
+        tasks = [asyncio.create_task(self._work(source, on_result)) for _ in range(self._plan.at_once)]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -60,7 +60,7 @@ class Comparison:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, source: Iterator[ComparedRequest], done: Callable[[], None]) -> None:
+    async def _work(self, source: Iterator[ComparedRequest], on_result: Callable[[], None]) -> None:
         for request in source:
             # Each target is the first as often as the other: what a cache keeps of one may help the next.
             sides = (0, 1) if request.place % 2 else (1, 0)
@@ -68,7 +68,7 @@ class Comparison:
             again = await self._ask(0, request) if self._plan.repeat else None
             row = {"request": request.place, "name": request.name, "endpoint": request.path}
             self.report.take(row, outcomes[0], outcomes[1], again)
-            done()
+            on_result()
 
     async def _ask(self, side: int, request: ComparedRequest) -> Outcome:
         return await ask(self._targets[side], request, self._plan.timeout_s)

@@ -67,14 +67,14 @@ class PreparedComparison:
 async def prepare(
     addresses: tuple[TargetAddress, TargetAddress],
     sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession],
-    wanted: RequestFile | SampleOptions,
+    source: RequestFile | SampleOptions,
 ) -> PreparedComparison:
     """Find both targets and their facts.
 
     Args:
         addresses: addresses of A and B.
         sessions: sessions with the keys of A and B.
-        wanted: recorded requests, or the options of a sample.
+        source: recorded requests, or the options of a sample.
 
     Raises:
         TargetError: one target cannot be compared.
@@ -87,7 +87,7 @@ async def prepare(
             raise TargetError(f"{each.address.side}: {what}: give requests to {EMBEDDINGS} with --requests")
     of_a, of_b = await _learn(a), await _learn(b)
     facts = compare_facts(of_a, of_b)
-    requests = wanted if isinstance(wanted, RequestFile) else _sample(wanted, of_a, of_b)
+    requests = source if isinstance(source, RequestFile) else _sample(source, of_a, of_b)
     return PreparedComparison((a, b), facts, list(_warnings(a, b, facts, requests)), requests)
 
 

@@ -141,7 +141,11 @@ def _path_of(body: dict[str, Any]) -> str:
 
 
 def _body(body: dict[str, Any], path: str) -> dict[str, Any]:
-    """What is sent: a comparison leaves no responses behind in a server's store."""
+    """Make the body to send, with ``store: false`` so that the server stores no responses.
+
+    Raises:
+        _LineError: the body is nested too deeply.
+    """
     try:
         orjson.dumps(body)
     except orjson.JSONEncodeError:  # it reads deeper than it writes

@@ -179,7 +179,7 @@ async def read_body(content: aiohttp.StreamReader) -> bytes:
     """Read a whole body.
 
     Raises:
-        FailedError: the body is longer than a response may be.
+        RequestFailedError: the body is longer than a response may be.
     """
     parts, size = [], 0
     async for part in content.iter_any():

@@ -223,7 +223,7 @@ class OpenHttpAnswer:
 
     def read(self) -> HttpAnswer:
         """Read to the end, or to the bounds."""
-        for _ in self.events(most=_MOST_EVENTS):
+        for _ in self.events(limit=_MOST_EVENTS):
             pass
         return self.answer()
 
@@ -251,8 +251,8 @@ class OpenHttpAnswer:
                 return
             yield part
 
-    def events(self, most: int) -> Iterator[int]:
-        """Read on, and yield the number of events so far after each part; ends after ``most`` events."""
+    def events(self, limit: int) -> Iterator[int]:
+        """Read on, and yield the number of events so far after each part; ends after ``limit`` events."""
         count = 0
         for part in self.parts():
             before = len(self._body)
@@ -260,7 +260,7 @@ class OpenHttpAnswer:
             # A mark that two parts share is seen with the later one.
             count += self._body.count(b"data:", max(0, before - 4))
             yield count
-            if count > most or len(self._body) > _MOST_BYTES:
+            if count > limit or len(self._body) > _MOST_BYTES:
                 return
 
     def answer(self) -> HttpAnswer:

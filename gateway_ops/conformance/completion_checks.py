@@ -67,7 +67,7 @@ def _prompts(server: ServerUnderCheck) -> None:
     both = server.whole(server.completion(prompts), "prompt")
     if sorted(choice.index for choice in both.reply.choices) != [0, 1]:
         raise UntrueError(f"two prompts have {len(both.reply.choices)} choices", both.answer)
-    texts, alone = [both.choice(index).said for index in (0, 1)], [one.text, other.text]
+    texts, alone = [both.choice(index).any_text for index in (0, 1)], [one.text, other.text]
     if both.usage.prompt_tokens != one.usage.prompt_tokens + other.usage.prompt_tokens:
         counts = f"{both.usage.prompt_tokens}, alone {one.usage.prompt_tokens} and {other.usage.prompt_tokens}"
         raise UntrueError(f"`prompt_tokens` is {counts}", both.answer, one.answer, other.answer)

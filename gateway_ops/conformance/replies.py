@@ -107,8 +107,8 @@ class ReplyChoice(_Part):
     logprobs: Logprobs | None = None
 
     @property
-    def said(self) -> str:
-        """The text of the choice."""
+    def any_text(self) -> str:
+        """The text of the message, the delta or the completion; empty without one."""
         part = self.message or self.delta
         return part.text if part else self.text or ""
 
@@ -173,7 +173,7 @@ class WholeReply:
     @property
     def text(self) -> str:
         """The text of the first choice."""
-        return self.choice().said
+        return self.choice().any_text
 
     @property
     def finish(self) -> str | None:
@@ -202,7 +202,7 @@ class StreamedReplies:
 
     def pieces(self, index: int = 0) -> list[str]:
         """The texts of a choice's pieces, without empty ones."""
-        return [choice.said for choice in self.choices(index) if choice.said]
+        return [choice.any_text for choice in self.choices(index) if choice.any_text]
 
     def text(self, index: int = 0) -> str:
         """The text of a choice."""

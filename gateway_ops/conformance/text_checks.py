@@ -52,7 +52,7 @@ def _once(server: ServerUnderCheck) -> None:
         raise UntrueError(f"the finish reasons of the stream are {stream.finishes()}", stream.answer)
     pieces = stream.choices()
     ended = next(place for place, piece in enumerate(pieces) if piece.finish_reason is not None)
-    if after := "".join(piece.said for piece in pieces[ended + 1 :]):
+    if after := "".join(piece.any_text for piece in pieces[ended + 1 :]):
         raise UntrueError(f"{shown(after)} comes after the finish reason", stream.answer)
 
 

@@ -37,19 +37,19 @@ class GpuFit:
     lacking: int
 
 
-def judge(found: Estimate, deployment: DeploymentSettings, memory: int, taken: int = 0) -> GpuFit:
+def judge(estimate: Estimate, deployment: DeploymentSettings, memory: int, used: int = 0) -> GpuFit:
     """Compare an estimate with a GPU.
 
     Args:
-        found: the estimate.
+        estimate: the estimate.
         deployment: the deployment.
         memory: bytes of the GPU.
-        taken: bytes of it that other engines use.
+        used: bytes of it that other engines use.
     """
-    free = memory - taken - found.fixed
-    pool = pool_bytes(found, free, deployment)
-    at_once = pool // found.kv_sequence
-    needed = found.kv_sequence - pool if free > 0 else found.kv_sequence - free
+    free = memory - used - estimate.fixed
+    pool = pool_bytes(estimate, free, deployment)
+    at_once = pool // estimate.kv_sequence
+    needed = estimate.kv_sequence - pool if free > 0 else estimate.kv_sequence - free
     return GpuFit(at_once >= 1, pool, at_once, 0 if at_once >= 1 else needed)
 
 
@@ -77,24 +77,24 @@ def unsupported(deployment: DeploymentSettings, gpu: Gpu, source: str = "") -> s
 
 
 def remedies(
-    deployment: DeploymentSettings, shape: ModelShape, weights: Weights, gpu: Gpu, taken: int = 0
+    deployment: DeploymentSettings, shape: ModelShape, weights: Weights, gpu: Gpu, used: int = 0
 ) -> Iterator[tuple[str, Any]]:
     """Yield single changes, a key and its value each, that make an engine fit without a contradiction."""
-    for key, value in _changes(deployment, shape, gpu, weights, taken):
+    for key, value in _changes(deployment, shape, gpu, weights, used):
         changed = with_value(deployment, key, value)
-        fits = judge(estimate(changed, shape, weights), changed, gpu.memory_bytes, taken).fits
+        fits = judge(estimate(changed, shape, weights), changed, gpu.memory_bytes, used).fits
         if fits and not list(contradictions([changed])):
             yield key, value
 
 
 def _changes(
-    deployment: DeploymentSettings, shape: ModelShape, gpu: Gpu, weights: Weights, taken: int
+    deployment: DeploymentSettings, shape: ModelShape, gpu: Gpu, weights: Weights, used: int
 ) -> Iterator[tuple[str, int | float | str]]:
     tp, has = deployment.parallelism.tp, capability_of(gpu)
     wider = [group for group in _GROUPS if group > tp and shape.heads % group == 0]
     for group in wider:
         changed = with_value(deployment, "parallelism.tp", group)
-        if judge(estimate(changed, shape, weights), changed, gpu.memory_bytes, taken).fits:
+        if judge(estimate(changed, shape, weights), changed, gpu.memory_bytes, used).fits:
             yield "parallelism.tp", group
             break
     if deployment.model.quantization == "none" and not weights.quantised:
@@ -105,7 +105,7 @@ def _changes(
     given = deployment.limits.max_num_tokens or _STEPS[0] * 2
     yield from (("limits.max_num_tokens", step) for step in _STEPS if step < given)
     found = estimate(deployment, shape, weights)
-    room = judge(found, deployment, gpu.memory_bytes, taken).pool // found.kv_token // 64 * 64
+    room = judge(found, deployment, gpu.memory_bytes, used).pool // found.kv_token // 64 * 64
     if room >= 256 and found.held == found.longest:
         yield "limits.max_seq_len", room
 

@@ -44,8 +44,8 @@ def _installed_version() -> str:
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
-def same_version(wanted: str, found: str) -> bool:
+def same_version(required: str, actual: str) -> bool:
     """Tell whether a version is the requested one, as far as that is given: 1.2 is any 1.2.x."""
-    numbers = re.match(r"\d+(\.\d+)*", found)
+    numbers = re.match(r"\d+(\.\d+)*", actual)
     parts = numbers[0].split(".") if numbers else []
-    return parts[: len(wanted.split("."))] == wanted.split(".")
+    return parts[: len(required.split("."))] == required.split(".")

@@ -175,7 +175,7 @@ def _held(longest: int, windows: Sequence[int], layers: int) -> int:
     return math.ceil(kept / layers)
 
 
-def pool_bytes(found: Estimate, free: int, deployment: DeploymentSettings) -> int:
+def pool_bytes(estimate: Estimate, free: int, deployment: DeploymentSettings) -> int:
     """Bytes of the cache, which is made from the free memory after loading."""
     share = int(max(0, free) * deployment.kv_cache.free_gpu_mem_fraction)
-    return share if found.pool_bound is None else min(share, found.pool_bound * found.kv_token)
+    return share if estimate.pool_bound is None else min(share, estimate.pool_bound * estimate.kv_token)

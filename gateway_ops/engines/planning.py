@@ -179,7 +179,7 @@ def _judged(
     rejected: list[str],
     measured: _Measured,
     gpu: Gpu | None,
-    taken: int,
+    used: int,
 ) -> EnginePlan:
     found, weights, shape = measured.estimate, measured.weights, measured.shape
     download = None
@@ -191,8 +191,8 @@ def _judged(
     known = replace(known, warning=unsupported(deployment, gpu, measured.source))
     if found is None or weights is None or shape is None:
         return known
-    verdict = judge(found, deployment, gpu.memory_bytes, taken)
-    fixes = [] if verdict.fits else list(remedies(deployment, shape, weights, gpu, taken))
+    verdict = judge(found, deployment, gpu.memory_bytes, used)
+    fixes = [] if verdict.fits else list(remedies(deployment, shape, weights, gpu, used))
     return replace(known, verdict=verdict, fixes=fixes)
 
 
@@ -207,19 +207,19 @@ def _past(made: list[Command]) -> dict[str, float]:
     return found
 
 
-def as_json(one: EnginePlan) -> dict[str, Any]:
+def as_json(plan: EnginePlan) -> dict[str, Any]:
     """Write a plan for programs: sizes in bytes, times in seconds."""
-    found, verdict = one.estimate, one.verdict
+    found, verdict = plan.estimate, plan.verdict
     memory = None
     if found is not None:
         names = ("weights", "activations", "buffers", "context", "kv_token", "kv_sequence", "kv_full_load")
         memory = {name: getattr(found, name) for name in names}
         memory |= {"longest": found.longest, "sequences": found.sequences}
     return {
-        "deployment": one.deployment.name,
-        "engine": one.deployment.engine,
-        "trtllm": one.deployment.trtllm,
-        "gpus": one.gpus,
+        "deployment": plan.deployment.name,
+        "engine": plan.deployment.engine,
+        "trtllm": plan.deployment.trtllm,
+        "gpus": plan.gpus,
         "steps": [
             {
                 "name": command.step.name,
@@ -228,23 +228,23 @@ def as_json(one: EnginePlan) -> dict[str, Any]:
                 "lines": command.lines(),
                 "result": str(command.result),
                 "by_hand": command.step.by_hand or None,
-                "seconds_before": one.seconds.get(command.step.name),
+                "seconds_before": plan.seconds.get(command.step.name),
             }
-            for command in one.commands
+            for command in plan.commands
         ],
-        "refused": one.rejected,
+        "refused": plan.rejected,
         "memory_per_gpu": memory,
-        "unknown": one.unknown,
+        "unknown": plan.unknown,
         "disk": {
-            "source": one.download,
+            "source": plan.download,
             "checkpoint": found.checkpoint if found is not None else None,
             "engine": found.engine if found is not None else None,
         },
-        "gpu": None if one.gpu is None else {"name": one.gpu.name, "memory": one.gpu.memory_bytes},
-        "fits": one.fits,
-        "warning": one.warning,
+        "gpu": None if plan.gpu is None else {"name": plan.gpu.name, "memory": plan.gpu.memory_bytes},
+        "fits": plan.fits,
+        "warning": plan.warning,
         "cache": None if verdict is None else {"bytes": verdict.pool, "full_sequences": verdict.at_once},
         "lacking": None if verdict is None else verdict.lacking,
-        "would_fit_with": [{"key": key, "value": value} for key, value in one.fixes],
-        "shares_gpus_with": one.others,
+        "would_fit_with": [{"key": key, "value": value} for key, value in plan.fixes],
+        "shares_gpus_with": plan.others,
     }

@@ -133,14 +133,14 @@ def _of_model(deployment: DeploymentSettings, folder: Path, machine: Machine | N
 
 
 def engine_mismatches(
-    folder: Path, wanted: EngineRequirements, machine: Machine | None, *, whole: bool = False
+    folder: Path, needs: EngineRequirements, machine: Machine | None, *, whole: bool = False
 ) -> Iterator[Mismatch]:
     """Find where the engine in a folder differs from its requirements and this machine; as `mismatches`."""
     if not folder.is_dir() or not any(folder.iterdir()):
         yield from _absent(folder, machine)
         return
     yield from _of_manifest(folder, machine, whole=whole)
-    yield from _of_engine(folder, wanted)
+    yield from _of_engine(folder, needs)
 
 
 def _absent(folder: Path, machine: Machine | None) -> Iterator[Mismatch]:
@@ -208,7 +208,7 @@ def _other_machine(folder: Path, manifest: Manifest, machine: Machine) -> Iterat
         yield Mismatch(True, str(folder), what, "Use the image that built it, or build it here with --rebuild.")
 
 
-def _of_engine(folder: Path, wanted: EngineRequirements) -> Iterator[Mismatch]:
+def _of_engine(folder: Path, needs: EngineRequirements) -> Iterator[Mismatch]:
     path = folder / "config.json"
     try:
         config: Any = json.loads(path.read_bytes())
@@ -218,43 +218,43 @@ def _of_engine(folder: Path, wanted: EngineRequirements) -> Iterator[Mismatch]:
         what = "It is not the config.json of an engine: trtllm-build writes one with version, build_config and mapping."
         yield Mismatch(True, str(path), what, _BUILD)
         return
-    if wanted.trtllm and not same_version(wanted.trtllm, version):
-        what = f"TensorRT-LLM {version} built it, but the deployment has {wanted.trtllm}."
+    if needs.trtllm and not same_version(needs.trtllm, version):
+        what = f"TensorRT-LLM {version} built it, but the deployment has {needs.trtllm}."
         yield Mismatch(True, str(path), what, "Use the image that built it, or build it in the image that serves.")
-    shares = {"tp_size": wanted.tp, "pp_size": wanted.pp, "world_size": wanted.world if wanted.tp is None else None}
+    shares = {"tp_size": needs.tp, "pp_size": needs.pp, "world_size": needs.world if needs.tp is None else None}
     for name, share in shares.items():
         if share is not None and mapping.get(name, 1) != share:
             what = f"It was built for {name} {mapping.get(name, 1)}, but the deployment asks for {share}."
             yield Mismatch(True, str(path), what, _REBUILD)
-    ranks = wanted.world or mapping.get("world_size", 1)
+    ranks = needs.world or mapping.get("world_size", 1)
     if type(ranks) is not int or not 0 < ranks <= _MOST_RANKS:
         yield Mismatch(True, str(path), f"It says world_size {reprlib.repr(ranks)}, which is not possible.", _BUILD)
         return
     missing = [name for name in (f"rank{rank}.engine" for rank in range(ranks)) if not (folder / name).is_file()]
     if missing:
         yield Mismatch(True, str(folder), f"It lacks {', '.join(missing)}.", _BUILD)
-    for what in (*_bounds(build, wanted), *_abilities(build, wanted)):
+    for what in (*_bounds(build, needs), *_abilities(build, needs)):
         yield Mismatch(True, str(path), what, _REBUILD)
 
 
-def _bounds(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
+def _bounds(build: dict[str, Any], needs: EngineRequirements) -> Iterator[str]:
     """Compare lengths and sizes: an engine takes no more than it was built for."""
-    for name, size in wanted.sizes.items():
+    for name, size in needs.sizes.items():
         built = build.get(name)
         if size is not None and isinstance(built, int) and built < size:
             yield f"It was built for {name} {built}, but the deployment asks for {size}."
 
 
-def _abilities(build: dict[str, Any], wanted: EngineRequirements) -> Iterator[str]:
+def _abilities(build: dict[str, Any], needs: EngineRequirements) -> Iterator[str]:
     """Compare what an engine must have been built with for what is turned on."""
     plugins = build.get("plugin_config")
     plugins = plugins if isinstance(plugins, dict) else {}
     if plugins.get("use_paged_context_fmha") is False:
-        yield from (f"It was built without paged context attention, which {key} needs." for key in wanted.paged_context)
-    if wanted.lora and "lora_plugin" in plugins and not plugins["lora_plugin"]:
+        yield from (f"It was built without paged context attention, which {key} needs." for key in needs.paged_context)
+    if needs.lora and "lora_plugin" in plugins and not plugins["lora_plugin"]:
         yield "It was built without the LoRA plugin, which adapters need."
-    if wanted.context_logits and build.get("gather_context_logits") is False:
+    if needs.context_logits and build.get("gather_context_logits") is False:
         yield "It was built without prompt logits, which the deployment asks for."
     block = plugins.get("tokens_per_block")
-    if wanted.block is not None and isinstance(block, int) and block != wanted.block:
-        yield f"It was built for blocks of {block} tokens, but the deployment asks for {wanted.block}."
+    if needs.block is not None and isinstance(block, int) and block != needs.block:
+        yield f"It was built for blocks of {block} tokens, but the deployment asks for {needs.block}."

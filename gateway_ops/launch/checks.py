@@ -138,7 +138,7 @@ def _gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, gpus: Seq
 
 
 def _needed_gpus(deployments: Sequence[DeploymentSettings], plan: LaunchPlan, chosen: str | None) -> int:
-    """How many must be visible. What this project's engines name within the variable is looked at one by one."""
+    """Count the GPUs that must be visible; those that TensorRT engines name are checked one by one elsewhere."""
     if chosen is None or any(one.engine == "tensorrt" for one in deployments):
         return plan.gpus
     others = [one for one in deployments if one.engine in ON_GPUS and not one.triton.gpu_ids]
@@ -190,7 +190,7 @@ def _differences(folder: Path, rendering: Rendering) -> Iterator[LaunchProblem]:
     found = {name: model.config for name, model in models.items() if model.config is not None}
     unfilled = {name: model.unfilled_settings for name, model in models.items()}
     only = {name: config for name, config in found.items() if name in rendering.configs}
-    changed = [str(one) for one in differences(rendering.configs, only, whole=True, unfilled=unfilled)]
+    changed = [str(one) for one in differences(rendering.configs, only, full=True, unfilled=unfilled)]
     changed += file_differences(rendering, folder)
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -12,7 +12,7 @@ from gateway_ops.local_stack.server_process import server_arguments
 from gateway_ops.repository.launch_plan import LaunchPlan, Mode
 
 IMAGE_BINARY: Final = Path("/opt/tritonserver/bin/tritonserver")
-"""Where NVIDIA's images have it, and upstream's launcher looks for it."""
+"""The path of tritonserver in NVIDIA's images, which TensorRT-LLM's launcher uses."""
 LLMAPI_LAUNCH: Final = "trtllm-llmapi-launch"
 """TensorRT-LLM's program that makes a rank of the LLM API of each task."""
 

@@ -78,19 +78,19 @@ class Launch:
                 yield LaunchProblem(what, f"Add --deployment {draft.name}.", fatal=False)
 
 
-def prepare(
+def prepare_launch(
     chosen: Sequence[DeploymentSettings],
     among: Sequence[DeploymentSettings],
     choices: LaunchChoices,
     tritonserver: Path | None,
 ) -> Launch:
-    """Prepare a launch.
+    """Choose the installation of Triton and plan the launch of deployments.
 
     Args:
         chosen: the deployments to serve.
-        among: all deployments of the file; where there are more, the chosen ones' models are loaded by name.
-        choices: the given choices.
-        tritonserver: the given program, if any.
+        among: all deployments of the file. If some are not chosen, Triton loads only the chosen models, by name.
+        choices: options from the command line.
+        tritonserver: the program from the command line; None to search for one.
 
     Raises:
         TritonStartError: only the embedded tritonserver exists, and it lacks a part.

@@ -1,8 +1,8 @@
 """Removes the remains of a killed tritonserver: stub processes and their regions of shared memory.
 
-A stub ends by itself when its server is gone, unless the server died at the wrong moment, for example while it was
-loading models. Hence a small process that waits for the end of the process which started the server, and then removes
-everything with the server's name. This module is that process's program too: it imports no other of the package.
+A stub ends by itself after its server, unless the server died at the wrong moment, for example while it was loading
+models. Therefore a small process waits for the end of the process that started the server, and then removes everything
+with the server's name. That process runs this module, which therefore imports no other module of the package.
 """
 
 from __future__ import annotations

@@ -104,11 +104,11 @@ def read_bench(path: Path, tritons: int = 1) -> BenchResult:
         raise SizingError(f"{path} is not a result of gateway bench --output") from None
 
 
-def _result(path: Path, found: dict[str, Any], tritons: int) -> BenchResult:
-    done, tokens = found["requests"]["completed"], found["tokens"]
-    if not done or found["requests_per_s"] is None:
+def _result(path: Path, measured: dict[str, Any], tritons: int) -> BenchResult:
+    done, tokens = measured["requests"]["completed"], measured["tokens"]
+    if not done or measured["requests_per_s"] is None:
         raise SizingError(f"{path}: no request completed in the measured time")
-    if found["requests"]["failed"] or found["requests"]["not_sent"]:
+    if measured["requests"]["failed"] or measured["requests"]["not_sent"]:
         raise SizingError(f"{path}: requests failed or were not sent, so the times do not belong to the named load")
     if tokens["prompt"] is None:
         raise SizingError(f"{path}: the server reported no usage, so the length of prompts is unknown")
@@ -117,9 +117,9 @@ def _result(path: Path, found: dict[str, Any], tritons: int) -> BenchResult:
         raise SizingError(
             f"{path}: answers of one token do not show the time between tokens; run the bench with --max-tokens 64"
         )
-    whole, first = found["end_to_end_ms"]["mean"] / 1000, found["time_to_first_token_ms"]
-    rate = found["requests_per_s"] / tritons
-    streams = found["plan"]["streams"]
+    whole, first = measured["end_to_end_ms"]["mean"] / 1000, measured["time_to_first_token_ms"]
+    rate = measured["requests_per_s"] / tritons
+    streams = measured["plan"]["streams"]
     return BenchResult(
         path,
         streams=rate * whole if streams is None else streams / tritons,  # Little's law
@@ -130,7 +130,7 @@ def _result(path: Path, found: dict[str, Any], tritons: int) -> BenchResult:
         first_s=first["p50"] / 1000,
         first_mean_s=first["mean"] / 1000,
         whole_s=whole,
-        tokens_s=found["completion_tokens_per_s"] / tritons,
+        tokens_s=measured["completion_tokens_per_s"] / tritons,
     )
 
 

@@ -257,7 +257,7 @@ class FleetModel:
         )
 
     def _target(self, load: RandomLoad | RecordedLoad, tritons: int, seen: LatencySample, most: float) -> Resource:
-        """How the load may grow until tokens are late, with the same Tritons; a twentieth is not looked into."""
+        """Find the factor by which the load may grow before tokens are late, within 0.05, by bisection."""
         low, high = 1.0, max(1.05, most)
         while high - low > 0.05:
             middle = (low + high) / 2

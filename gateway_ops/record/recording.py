@@ -89,7 +89,7 @@ class RecordingWriter:
         self._file.close()
 
     def add(self, exchange: RecordedCall) -> None:
-        """Write a call; a request for a state only where its response has changed."""
+        """Write a call. Requests for a server's state are written only when the response has changed."""
         form = exchange.model_dump()
         if self._redact:
             form["request"] = redacted(form["request"])

@@ -57,7 +57,7 @@ def _short(value: Any) -> Any:
 
 
 def _frames(trace: str) -> Iterator[str]:
-    """Where an exception came through: its own words may quote what a client sent."""
+    """The file and line of each frame of a traceback, without the message, which may quote a client."""
     for line in trace.splitlines():
         if line.startswith(_FRAME):
             path, _, rest = line.removeprefix(_FRAME).partition('"')

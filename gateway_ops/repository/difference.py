@@ -1,4 +1,4 @@
-"""Compares two sets of configurations by meaning: what a rendering would change."""
+"""Compares rendered configurations with existing ones by meaning."""
 
 from __future__ import annotations
 
@@ -32,78 +32,78 @@ class SettingDifference:
         model: the Triton model.
         setting: such as ``input seed dims`` or ``parameter decoding_mode``; empty for the model as a whole.
         rendered: rendered value; None where it is absent.
-        found: existing value; None where it is absent.
+        existing: existing value; None where it is absent.
     """
 
     model: str
     setting: str
     rendered: str | None
-    found: str | None
+    existing: str | None
 
     def __str__(self) -> str:
         """One line for people."""
         where = f"{self.model}: {self.setting}" if self.setting else self.model
-        rendered, found = self.rendered or "empty", self.found or "empty"
-        if self.found is None:
+        rendered, existing = self.rendered or "empty", self.existing or "empty"
+        if self.existing is None:
             return f"{where}: only rendered{f' ({rendered})' if self.setting else ''}"
         if self.rendered is None:
-            return f"{where}: only there{f' ({found})' if self.setting else ''}"
-        return f"{where}: {rendered} rendered, {found} there"
+            return f"{where}: only there{f' ({existing})' if self.setting else ''}"
+        return f"{where}: {rendered} rendered, {existing} there"
 
 
 def differences(
     rendered: Mapping[str, Any],
-    found: Mapping[str, Any],
+    existing: Mapping[str, Any],
     *,
-    whole: bool = False,
+    full: bool = False,
     unfilled: Mapping[str, Collection[str]] | None = None,
 ) -> Iterator[SettingDifference]:
     """Compare configurations by meaning, not by order or layout.
 
     Args:
         rendered: rendered ModelConfig by name.
-        found: existing ModelConfig by name.
-        whole: whether every field counts. A running server adds fields, such as a version policy and names of
-            instance groups, so there only fields of the rendering count.
+        existing: existing ModelConfig by name.
+        full: whether to compare fields that a rendering does not set, too. Leave them out for configurations of
+            a running server, which adds fields such as a version policy and names of instance groups.
         unfilled: existing settings with a placeholder, by model; see `unfilled_settings`.
     """
-    for model in sorted(rendered.keys() | found.keys()):
-        if model not in rendered or model not in found:
+    for model in sorted(rendered.keys() | existing.keys()):
+        if model not in rendered or model not in existing:
             yield SettingDifference(
-                model, "", "model" if model in rendered else None, "model" if model in found else None
+                model, "", "model" if model in rendered else None, "model" if model in existing else None
             )
             continue
-        left, right = settings_of(rendered[model], whole=whole), settings_of(found[model], whole=whole)
+        left, right = settings_of(rendered[model], full=full), settings_of(existing[model], full=full)
         right |= dict.fromkeys((unfilled or {}).get(model, ()), _NOT_FILLED_IN)
         for setting in sorted(left.keys() | right.keys()):
             if left.get(setting) != right.get(setting):
                 yield SettingDifference(model, setting, left.get(setting), right.get(setting))
 
 
-def unfilled_settings(config: Any, other: Any) -> frozenset[str]:
+def unfilled_settings(config: Any, changed: Any) -> frozenset[str]:
     """Find the settings with a placeholder.
 
     Args:
         config: a ModelConfig with stand-ins for placeholders.
-        other: the same with other stand-ins.
+        changed: the same with other stand-ins.
     """
-    left, right = settings_of(config, whole=True), settings_of(other, whole=True)
+    left, right = settings_of(config, full=True), settings_of(changed, full=True)
     return frozenset(setting for setting in left.keys() | right.keys() if left.get(setting) != right.get(setting))
 
 
-def settings_of(config: Any, *, whole: bool = False) -> dict[str, str]:
+def settings_of(config: Any, *, full: bool = False) -> dict[str, str]:
     """Flatten a configuration, without defaults and parameters with a placeholder.
 
     Args:
         config: a ModelConfig.
-        whole: whether fields count that a rendering does not set.
+        full: whether to include fields that a rendering does not set.
     """
     found = {"max_batch_size": str(config.max_batch_size), "backend": config.backend or config.platform}
     if config.model_transaction_policy.decoupled and not config.ensemble_scheduling.step:  # an ensemble's is derived
         found["decoupled"] = "true"
     for kind in ("input", "output"):
         for tensor in getattr(config, kind):
-            found |= {f"{kind} {tensor.name} {key}": value for key, value in _tensor(kind, tensor, whole=whole).items()}
+            found |= {f"{kind} {tensor.name} {key}": value for key, value in _tensor(kind, tensor, full=full).items()}
     if config.instance_group and not config.ensemble_scheduling.step:
         found["instances"] = str(sum(group.count for group in config.instance_group))
     if config.HasField("dynamic_batching"):
@@ -112,7 +112,7 @@ def settings_of(config: Any, *, whole: bool = False) -> dict[str, str]:
         value = parameter.string_value
         if not _unfilled(value):
             found[f"parameter {name}"] = value.lower() if value in ("True", "False") else value
-    return found | _steps(config) | (_others(config) if whole else {})
+    return found | _steps(config) | (_others(config) if full else {})
 
 
 def datatype_name(tensor: Any) -> str:
@@ -120,14 +120,14 @@ def datatype_name(tensor: Any) -> str:
     return str(_TYPES.Name(tensor.data_type)).removeprefix("TYPE_")
 
 
-def _tensor(kind: str, tensor: Any, *, whole: bool) -> dict[str, str]:
+def _tensor(kind: str, tensor: Any, *, full: bool) -> dict[str, str]:
     said = {"type": datatype_name(tensor), "dims": str(list(tensor.dims))}
     if kind == "input":
         said["optional"] = str(bool(tensor.optional)).lower()
         said["ragged"] = str(bool(tensor.allow_ragged_batch)).lower()
     if tensor.HasField("reshape"):
         said["reshape"] = str(list(tensor.reshape.shape))
-    return said | (dict(flat_fields(tensor, "", _WORDED_OF_TENSORS)) if whole else {})
+    return said | (dict(flat_fields(tensor, "", _WORDED_OF_TENSORS)) if full else {})
 
 
 def _batching(batching: Any) -> dict[str, str]:

@@ -70,7 +70,7 @@ def encoder_config(folder: Path, name: str, model_dir: str) -> Any:
             label for _, label in sorted((int(key), str(label)) for key, label in read.get("id2label", {}).items())
         ]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RenderError(f"{file} lacks a number or label of a BERT model ({error!r}).") from None
+        raise RenderError(f"{file} must have integers as sizes and as keys of id2label ({error!r}).") from None
     parameters = {"model_dir": model_dir, "tokenizer_dir": model_dir, "task": task}
     parameters["max_seq_len"] = str(_max_seq_len(folder, positions))
     if task == "embed":

@@ -34,8 +34,8 @@ class Variable:
     rejected: str = ""
 
     @property
-    def mandatory(self) -> bool:
-        """Whether the stock template does not work without it."""
+    def required(self) -> bool:
+        """Whether a deployment must set the variable, because the template has no default for it."""
         return self.default == "required"
 
 

@@ -140,7 +140,7 @@ def _endpoints(interval: Interval, model: str, states: Any) -> Iterator[dict[str
 
 
 def _tritons(interval: Interval) -> Iterator[dict[str, Any]]:
-    """What Tritons say of themselves, by endpoint and engine model."""
+    """The metrics of each Triton and of its engines."""
     now = interval.now
     for labels, up in now.matching("gateway_triton_metrics_up"):
         endpoint = labels["endpoint"]

@@ -71,7 +71,7 @@ def answered(said: str) -> str:
 
 
 HI = turn("user", "Hi")
-UNSEEN = signatures.signature_of("Hm.", shown=False)
+UNSEEN = signatures.signature_of("Hm.", has_text=False)
 OPEN = "<|im_start|>assistant\n"
 
 ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -477,7 +477,7 @@ def test_ids_of_calls_come_back(call_id: str) -> None:
 
 
 def test_signatures_of_others_and_broken_ones_are_left_alone() -> None:
-    made = signatures.signature_of("Hm.", shown=False)
+    made = signatures.signature_of("Hm.", has_text=False)
     assert signatures.reasoning_of(made) == "Hm."
     for other in (None, 3, "", "EqoB", "gateway-1.", "gateway-1.!!", made[:-8], "gateway-1.AAAA"):
         assert "Hm.".startswith(signatures.reasoning_of(other) or "")
@@ -506,7 +506,7 @@ async def test_betas_that_are_not_served_are_named_and_never_refused(folder: Pat
 
 def test_signatures_bring_back_no_more_than_one_string_may_have() -> None:
     """A few kilobytes of signatures unpack to gigabytes."""
-    sealed = signatures.signature_of("Hm." * 20, shown=False)
+    sealed = signatures.signature_of("Hm." * 20, has_text=False)
     block = {"type": "thinking", "thinking": "", "signature": sealed}
     conversation = ChatMessages(_room=100)
     conversation.add(InputMessage.model_validate({"role": "assistant", "content": [block, block]}), "messages[0]")

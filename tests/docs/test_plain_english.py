@@ -44,6 +44,8 @@ PAGES = (
     "docker-compose.yml", "docker/*", ".env.example", "chat_templates/*.jinja", "examples/**/*.y*ml",
     "examples/**/*.py", "Makefile", ".ci/run",
 )  # fmt: skip
+QUESTION = re.compile(r"(What|Who|Whatever|Whoever|Where|How|Why)\b")
+"""A docstring begins with a verb or a noun."""
 QUOTED = re.compile(r"``?[^`]+``?|\"[^\"]*\"|\]\([^)]*\)")
 
 TEXT_WORDS = re.compile(
@@ -80,15 +82,16 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 @functools.cache
 def found_in(package: str) -> dict[str, list[str]]:
-    """What is wrong in a package's docstrings and comments (``prose``), in its texts, and in its names of classes.
+    """List the faults of a package's docstrings and comments (``prose``), texts, first words, and class names.
 
     Texts are those of commands and Triton models, or of the server (``texts_of_code``).
     """
-    found: dict[str, list[str]] = {"prose": [], "texts": [], "texts_of_code": [], "classes": []}
+    found: dict[str, list[str]] = {"prose": [], "texts": [], "texts_of_code": [], "questions": [], "classes": []}
     for file in sorted((ROOT / package).rglob("*.py")):
         source, place = file.read_text(), file.relative_to(ROOT)
         if package in PACKAGES:
             found["prose"] += [f"{place}:{number}: {line.strip()}" for number, line in prose(source) if is_listed(line)]
+            found["questions"] += [f"{place}: {first}" for first in questions(source)]
             found["classes"] += [f"{place}: {name}" for name in everyday_classes(source)]
         if package in COMMANDS:
             found["texts"] += [f"{place}:{number}: {text}" for number, text in texts(source) if TEXT_WORDS.search(text)]
@@ -142,6 +145,23 @@ def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
     assert found_in(package)["prose"] == []
+
+
+def questions(source: str) -> list[str]:
+    """First lines of docstrings of modules and functions that begin like a question."""
+    kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in nodes(source) if isinstance(node, kinds)]
+    return [text.partition("\n")[0] for text in docstrings if QUESTION.match(text)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_docstring_begins_like_a_question(package: str) -> None:
+    assert found_in(package)["questions"] == []
+
+
+def test_questions_are_found_in_docstrings_of_functions() -> None:
+    source = 'def f():\n    """What it is.\n\n    More.\n    """\n\ndef g():\n    """Whether it is."""\n'
+    assert questions(source) == ["What it is."]
 
 
 LISTED_NAMES = {"told", "nobody", "somebody", "ours", "theirs", "seldom", "apart", "away", "likewise", "besides"}

@@ -46,7 +46,7 @@ class Situation:
         self.now = 1000.0
         self.watch = EngineHealth(HealthRules(silence_s, **rules), clock=lambda: self.now)
         self.states: list[Belief] = []
-        self.watch.found()
+        self.watch.reset()
         self.watch.listen(self.states.append)
         self._next_look = self.now
         self.probe = "nothing"
@@ -366,7 +366,7 @@ def test_a_probe_behind_a_long_prompt_is_given_the_time_to_read_it() -> None:
 
 def test_answers_in_one_piece_are_silent_by_nature() -> None:
     situation = Situation(quiet_s=QUIET)
-    situation.watch.found(one_piece=True)
+    situation.watch.reset(one_piece=True)
     answer = situation.begin()
     situation.wait(100 * QUIET)
     assert situation.watch.ready
@@ -459,7 +459,7 @@ def test_failures_of_another_process_fade_and_those_of_a_former_engine_are_forgo
         assert each.watch.condition.state == "ready", "long after the last failure"
     for _ in range(3):
         fail(first)
-    first.watch.found()
+    first.watch.reset()
     assert first.watch.condition.state == "ready", "it was started again"
 
 

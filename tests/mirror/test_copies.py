@@ -42,7 +42,7 @@ class Other:
         writer.close()
 
     def dropped(self) -> dict[str, int]:
-        told = [each for frame in self.frames for each in frame.said.get("dropped", ())]
+        told = [each for frame in self.frames for each in frame.message.get("dropped", ())]
         return {reason: sum(count for _, why, count in told if why == reason) for _, reason, _ in told}
 
     async def until_dropped(self) -> dict[str, int]:
@@ -92,7 +92,7 @@ async def test_request_and_answer_arrive_as_they_were(tmp_path: Path) -> None:
         await until(lambda: len(other.frames) == 2)
     frame = other.frames[1]
     assert (frame.request, frame.answer) == (b"{}", COMMENT + b"ab")
-    assert (frame.said["copy"]["id"], frame.said["copy"]["streamed"]) == ("id", True)
+    assert (frame.message["copy"]["id"], frame.message["copy"]["streamed"]) == ("id", True)
     assert copies.held == 0
 
 

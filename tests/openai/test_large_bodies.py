@@ -39,7 +39,7 @@ async def test_many_unknown_fields_are_served_and_named(folder: Path) -> None:
 async def test_large_bodies_that_come_together_have_a_bound_in_all(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = request_body.BodyBudget(most=500_000)
+    held = request_body.BodyBudget(limit=500_000)
     monkeypatch.setattr(request_body, "_bodies", held)
     whole = json.dumps({"model": MODEL, "prompt": PADDING}).encode()
     first_half_came, go_on = asyncio.Event(), asyncio.Event()

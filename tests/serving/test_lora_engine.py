@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from gateway.generation import EngineChunk, EngineError, EngineFeatures, ErrorKind, GenerationRequest
-from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError
+from gateway.generation.engine import AdapterNotCachedError, AdapterRejectedError
 from gateway.generation.relay.interface import Began, Take, can_relay
 from gateway.generation.request import LoraAdapter, Matrix
 from gateway.serving.lora_engine import LoraEngine, LoraState
@@ -37,7 +37,7 @@ class Holding:
         if request.lora.weights is not None:
             self.held.add(request.lora.task_id)
         elif request.lora.task_id not in self.held:
-            raise AdapterNotHeldError(ErrorKind.INVALID_REQUEST, "gone")
+            raise AdapterNotCachedError(ErrorKind.INVALID_REQUEST, "gone")
         try:
             yield EngineChunk(ids=(1,))
             if self.failure is not None:

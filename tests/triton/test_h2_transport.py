@@ -130,7 +130,7 @@ def test_pings_become_rare_before_servers_mind(monkeypatch: pytest.MonkeyPatch) 
 
     def ping() -> None:
         pings.append(clock.now)
-        keepalive.heard(progress=False)  # the answer
+        keepalive.note_received(progress=False)  # the answer
 
     keepalive = KeepAlive(60, 20, busy=lambda: busy, ping=ping, give_up=pytest.fail)
     keepalive.begin()
@@ -138,7 +138,7 @@ def test_pings_become_rare_before_servers_mind(monkeypatch: pytest.MonkeyPatch) 
     assert pings[:2] == [60, 120]
     assert all(later - earlier > 300 for earlier, later in itertools.pairwise(pings[1:]))
     assert len(pings) > 4
-    keepalive.heard(progress=True)
+    keepalive.note_received(progress=True)
     del pings[:]
     clock.run_to(2_110)
     assert len(pings) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.generation.engine import AdapterNotHeldError, AdapterRejectedError, ErrorKind
+from gateway.generation.engine import AdapterNotCachedError, AdapterRejectedError, ErrorKind
 from gateway.triton.error_mapping import engine_error
 
 K = ErrorKind
@@ -140,7 +140,7 @@ def test_what_an_engine_has_no_use_for_is_named(text: str, named: str) -> None:
 )  # fmt: skip
 def test_only_an_adapter_that_was_dropped_is_worth_sending_again(text: str, again: int) -> None:
     error = engine_error(None, text)
-    assert isinstance(error, AdapterNotHeldError) == bool(again)
+    assert isinstance(error, AdapterNotCachedError) == bool(again)
     assert error.kind is ErrorKind.INVALID_REQUEST
     assert "7" not in error.message
 

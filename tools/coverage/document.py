@@ -119,7 +119,7 @@ def _code(name: str) -> str:
 def _option(variable: Variable) -> Row:
     if variable.rejected:
         return Row(variable.name, variable.rejected, _REJECTED_TEST, "rejected")
-    default = "mandatory" if variable.mandatory else f"upstream's default: {variable.default}"
+    default = "mandatory" if variable.required else f"upstream's default: {variable.default}"
     return Row(variable.name, f"`{variable.key}` ({default})", _OPTION_TEST, "rendered")
 
 

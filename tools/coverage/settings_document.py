@@ -70,7 +70,7 @@ def _table(prefix: str, section: type[BaseModel], upstream: dict[str, list[Varia
             names = ", ".join(f"`{variable.name}`" for variable in variables)
             default = _default(field.default)
             if not default and "none:" not in (field.description or ""):
-                default = next((one.default for one in variables if not one.mandatory), "")
+                default = next((one.default for one in variables if not one.required), "")
             yield f"| `{key}` | {default} | {field.description} | {names} |"
     yield ""
 

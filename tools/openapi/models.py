@@ -19,7 +19,7 @@ class ModelEndpoint(TypedDict):
 
 
 class ModelService(TypedDict):
-    """How a model is served; null for facts that are not known yet."""
+    """The state of a served model; null for facts that are not known yet."""
 
     model: str
     aliases: list[str]

@@ -1,4 +1,4 @@
-"""What the document says of each route beside its docstring: a row for each operation, by its id."""
+"""The OpenAPI document's facts on each operation that are not in its docstring, by the operation's id."""
 
 from __future__ import annotations
 

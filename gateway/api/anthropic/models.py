@@ -21,7 +21,7 @@ class _AnthropicRoute(DirectRoute):
     """Matches requests with the header ``anthropic-version`` alone; the route behind it takes the others."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """See the base."""
+        """Match only requests with the header ``anthropic-version``."""
         found, child = super().matches(scope)
         asks = found is Match.FULL and headers_of(scope).get(b"anthropic-version")
         return (found, child) if asks else (Match.NONE, {})

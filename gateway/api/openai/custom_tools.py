@@ -55,8 +55,8 @@ class InputReader:
     """Reads a custom tool's input from the arguments of its function while they arrive.
 
     Arguments that begin with a string named ``input`` have this string as the input, which is returned as it arrives.
-    Other arguments are read at their end: a single string of any name is the input; else all arguments as text are. Any
-    chunking gives the same input.
+    Other arguments are read at their end: the input is their only string, whatever its name, or else the JSON text of
+    all of them. Any chunking gives the same input.
     """
 
     __slots__ = ("_begun", "_ended", "_held")

@@ -47,7 +47,7 @@ class OwnerCipher:
 
     Attributes:
         fernet: Fernet with the operator's keys.
-        owner: the caller who gets the texts.
+        owner: the caller to whom the texts belong; no other caller can decrypt them.
     """
 
     fernet: MultiFernet

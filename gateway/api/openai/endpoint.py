@@ -390,7 +390,7 @@ async def parse_and_check(
 
 def check_request(
     endpoint: Endpoint[Fields, Planned, Answered],
-    asked: Fields,
+    fields: Fields,
     record: RequestRecord,
     registry: Registry,
     metrics: Metrics,
@@ -402,39 +402,39 @@ def check_request(
         EngineError: UNAVAILABLE while the engine is unreachable.
         OpenAIError: 404 for an unknown model.
     """
-    record.annotations = asked.annotations()
+    record.annotations = fields.annotations()
     conversation = record.session or record.annotations.get("prompt_cache_key")
-    model = find_for_task(registry, asked.model, GeneratorModel, ("generate",), conversation)
+    model = find_for_task(registry, fields.model, GeneratorModel, ("generate",), conversation)
     note_model(record, model)
-    asked, ignored = endpoint.check(asked, model)
-    if asked.model != model.name:
-        asked.model = model.name
+    fields, ignored = endpoint.check(fields, model)
+    if fields.model != model.name:
+        fields.model = model.name
     if ignored.counted:
         metrics.count_ignored(model.name, ignored.counted)
-    plan = endpoint.plan(asked, model)
+    plan = endpoint.plan(fields, model)
     headers = name_header(_IGNORED, ignored.named) if ignored.named else {}
     if plan.warnings:
         headers |= name_header("x-strict-schema-deviations", plan.warnings)
-    return CheckedRequest(asked, model, plan, headers, record, ignored.named)
+    return CheckedRequest(fields, model, plan, headers, record, ignored.named)
 
 
-async def prepared(
-    endpoint: Endpoint[Fields, Planned, Answered], request: Request, begun: CheckedRequest[Fields, Planned]
+async def prepare(
+    endpoint: Endpoint[Fields, Planned, Answered], request: Request, checked: CheckedRequest[Fields, Planned]
 ) -> Answered:
-    """Prepare the answer; stops when the client leaves.
+    """Prepare the answer to a checked request; stops when the client leaves.
 
     Raises:
-        BadRequestError: when the model cannot give what is asked.
+        BadRequestError: the model does not support what is requested.
         ClientDisconnectedError: the client left.
         OpenAIError: when the model is not ready, or the prompt is too long.
     """
-    preparing = endpoint.prepare(begun.request, begun.plan, begun.model, begun.record)
+    preparing = endpoint.prepare(checked.request, checked.plan, checked.model, checked.record)
     try:
         answer = await while_connected(request.scope, request.receive, preparing)
     except EngineError as error:
-        raise from_engine(error, begun.plan.names()) from None
+        raise from_engine(error, checked.plan.names()) from None
     if answer.changed:
-        begun.headers.update(name_header(_IGNORED, [*begun.named, *answer.changed]))
+        checked.headers.update(name_header(_IGNORED, [*checked.named, *answer.changed]))
     return answer
 
 
@@ -445,26 +445,26 @@ async def serve(
     metrics: Metrics,
     timeouts: TimeoutSettings,
 ) -> Response:
-    """Respond with a stream where the request asks for one, else with the whole body.
+    """Parse, check and prepare a request, and respond with its answer.
 
     The answer is cancelled when the client leaves.
     """
     begun = await parse_and_check(endpoint, request, registry, metrics)
-    return await answered(endpoint, request, begun, await prepared(endpoint, request, begun), timeouts)
+    return await respond_with(endpoint, request, begun, await prepare(endpoint, request, begun), timeouts)
 
 
-async def answered(
+async def respond_with(
     endpoint: Endpoint[Fields, Planned, Answered],
     request: Request,
-    begun: CheckedRequest[Fields, Planned],
+    checked: CheckedRequest[Fields, Planned],
     answer: Answered,
     timeouts: TimeoutSettings,
 ) -> Response:
-    """Run a prepared answer, as ``serve`` does."""
-    headers = {"Cache-Control": "no-cache", **begun.headers}
-    record = begun.record
-    copy = begun.copy() if begun.copy is not None else None
-    if begun.request.stream:
+    """Generate a prepared answer and respond with its stream or, where no stream is requested, with its body."""
+    headers = {"Cache-Control": "no-cache", **checked.headers}
+    record = checked.record
+    copy = checked.copy() if checked.copy is not None else None
+    if checked.request.stream:
         output = StreamOutput()
         events = stream(answer, endpoint.events(answer), output, record, timeouts)
         if copy is not None:

@@ -176,18 +176,18 @@ class AnswerFormat:
         return deviations(self.value, self.path) if self.kind == "json_schema" and self.strict else []
 
 
-def check_wanted(wanted: AnswerFormat) -> None:
+def check_format(answer_format: AnswerFormat) -> None:
     """Reject an invalid schema, expression or structural tag.
 
     Raises:
         BadRequestError: with the path of the fault.
     """
-    if wanted.kind == "json_schema":
-        check_schema(wanted.value, wanted.path, caller().id)
-    elif wanted.kind == "regex":
-        _check_regex(wanted.value, wanted.path)
-    elif wanted.kind == "structural_tag":
-        _check_tag(wanted.value, wanted.path)
+    if answer_format.kind == "json_schema":
+        check_schema(answer_format.value, answer_format.path, caller().id)
+    elif answer_format.kind == "regex":
+        _check_regex(answer_format.value, answer_format.path)
+    elif answer_format.kind == "structural_tag":
+        _check_tag(answer_format.value, answer_format.path)
 
 
 def _check_tag(tag: Mapping[str, Any], path: str) -> None:
@@ -219,14 +219,14 @@ def _check_regex(pattern: str, path: str) -> None:
         raise BadRequestError(message, param=path, code="unsupported_value")
 
 
-def capability_of(given: Any) -> str:
+def capability_of(response_format: Any) -> str:
     """The name of the capability that a ``response_format`` needs."""
-    if isinstance(given, RegexFormat):
+    if isinstance(response_format, RegexFormat):
         return "guided_regex"
-    return "guided_grammar" if isinstance(given, EbnfFormat) else "response_format"
+    return "guided_grammar" if isinstance(response_format, EbnfFormat) else "response_format"
 
 
-def from_response_format(given: Any) -> AnswerFormat | None:
+def from_response_format(response_format: Any) -> AnswerFormat | None:
     """Read ``response_format``; None for any text.
 
     Raises:
@@ -234,26 +234,26 @@ def from_response_format(given: Any) -> AnswerFormat | None:
     """
     field = "response_format"
     wanted: AnswerFormat | None = None
-    if isinstance(given, JsonSchemaFormat):
-        wanted = _from_json_schema(given.json_schema, field)
-    elif isinstance(given, JsonObjectFormat) and given.schema_ is None:
+    if isinstance(response_format, JsonSchemaFormat):
+        wanted = _from_json_schema(response_format.json_schema, field)
+    elif isinstance(response_format, JsonObjectFormat) and response_format.schema_ is None:
         wanted = AnswerFormat("json_object", None, field, field)
-    elif isinstance(given, JsonObjectFormat | JsonFormat):
-        wanted = AnswerFormat("json_schema", given.schema_, f"{field}.schema", field)
-    elif isinstance(given, RegexFormat):
-        wanted = AnswerFormat("regex", given.regex, f"{field}.regex", field)
-    elif isinstance(given, EbnfFormat):
-        wanted = AnswerFormat("grammar", given.ebnf, f"{field}.ebnf", field)
-    elif isinstance(given, StructuralTagFormat):
-        wanted = AnswerFormat("structural_tag", given.model_dump(), field, field)
+    elif isinstance(response_format, JsonObjectFormat | JsonFormat):
+        wanted = AnswerFormat("json_schema", response_format.schema_, f"{field}.schema", field)
+    elif isinstance(response_format, RegexFormat):
+        wanted = AnswerFormat("regex", response_format.regex, f"{field}.regex", field)
+    elif isinstance(response_format, EbnfFormat):
+        wanted = AnswerFormat("grammar", response_format.ebnf, f"{field}.ebnf", field)
+    elif isinstance(response_format, StructuralTagFormat):
+        wanted = AnswerFormat("structural_tag", response_format.model_dump(), field, field)
     return wanted
 
 
-def _from_json_schema(given: NamedSchema, field: str) -> AnswerFormat:
+def _from_json_schema(schema: NamedSchema, field: str) -> AnswerFormat:
     path = f"{field}.json_schema"
-    if given.schema_ is not None:
-        return AnswerFormat("json_schema", given.schema_, f"{path}.schema", field, given.strict)
-    if given.model_extra:  # otherwise a schema without its wrapper would allow any object
+    if schema.schema_ is not None:
+        return AnswerFormat("json_schema", schema.schema_, f"{path}.schema", field, schema.strict)
+    if schema.model_extra:  # otherwise a schema without its wrapper would allow any object
         message = f"The schema must be sent as '{path}.schema', with the name as '{path}.name'."
         raise BadRequestError(message, param=f"{path}.schema", code="missing_required_parameter")
     return AnswerFormat("json_object", None, path, field)
@@ -273,7 +273,7 @@ def unknown_parts(response_format: Any, structured_outputs: StructuredOutputs | 
     return found
 
 
-def from_structured_outputs(given: StructuredOutputs) -> Sequence[AnswerFormat]:
+def from_structured_outputs(outputs: StructuredOutputs) -> Sequence[AnswerFormat]:
     """Read ``structured_outputs``, of which a valid request has exactly one field.
 
     Raises:
@@ -281,16 +281,16 @@ def from_structured_outputs(given: StructuredOutputs) -> Sequence[AnswerFormat]:
     """
     field = "structured_outputs"
     found: list[AnswerFormat] = []
-    if given.json_ is not None:
-        found.append(schema_of(given.json_, f"{field}.json", field))
-    for kind, value in (("regex", given.regex), ("choice", given.choice), ("grammar", given.grammar)):
+    if outputs.json_ is not None:
+        found.append(schema_of(outputs.json_, f"{field}.json", field))
+    for kind, value in (("regex", outputs.regex), ("choice", outputs.choice), ("grammar", outputs.grammar)):
         if value is not None:
             found.append(AnswerFormat(kind, value, f"{field}.{kind}", field))  # type: ignore[arg-type]
-    if given.json_object:
+    if outputs.json_object:
         found.append(AnswerFormat("json_object", None, f"{field}.json_object", field))
-    if given.structural_tag is not None:
+    if outputs.structural_tag is not None:
         path = f"{field}.structural_tag"
-        found.append(AnswerFormat("structural_tag", _object(given.structural_tag, path), path, field))
+        found.append(AnswerFormat("structural_tag", _object(outputs.structural_tag, path), path, field))
     return found
 
 

@@ -16,7 +16,7 @@ from gateway.api.openai.formats import (
     GrammarText,
     ResponseFormat,
     StructuredOutputs,
-    check_wanted,
+    check_format,
     from_response_format,
     from_structured_outputs,
     schema_of,
@@ -598,7 +598,7 @@ def _check_forms(request: GenerationFields) -> None:
         message = "'structured_outputs' must have one of json, regex, choice, grammar, json_object and structural_tag."
         raise BadRequestError(message, "structured_outputs", "invalid_value")
     for form in forms:
-        check_wanted(form)
+        check_format(form)
 
 
 def _check_beams(request: GenerationFields) -> None:

@@ -32,36 +32,36 @@ class Structure:
 ANY_TEXT = Structure()
 
 
-def structure(wanted: AnswerFormat | None, features: EngineFeatures, *, validate: bool) -> Structure:
+def structure(required: AnswerFormat | None, features: EngineFeatures, *, validate: bool) -> Structure:
     """Choose how to enforce or check the required format.
 
     Args:
-        wanted: the required format; None for any text.
+        required: the required format; None for any text.
         features: features of the engine.
         validate: whether the operator has finished answers checked where they cannot be guided.
 
     Raises:
         BadRequestError: naming the field, or the keyword of a schema, that cannot be enforced.
     """
-    if wanted is None:
+    if required is None:
         return ANY_TEXT
-    guide = wanted.guide(features.guide_types, features.guide_backend)
+    guide = required.guide(features.guide_types, features.guide_backend)
     if guide is not None:
-        return Structure(guide, field=wanted.field, path=wanted.path)
-    if validate and wanted.checkable:
-        return Structure(fits=_check(wanted), field=wanted.field, path=wanted.path)
+        return Structure(guide, field=required.field, path=required.path)
+    if validate and required.checkable:
+        return Structure(fits=_check(required), field=required.field, path=required.path)
     kinds = ", ".join(sorted(features.guide_types))
     has = f"its engine supports only guides of the kinds {kinds}" if kinds else "its engine has no guided decoding"
     raise BadRequestError(
-        f"This model does not support '{wanted.path}': {has}. Describe the format in a message and check the answer.",
-        param=wanted.path,
+        f"This model does not support '{required.path}': {has}. Describe the format in a message and check the answer.",
+        param=required.path,
         code="unsupported_parameter",
     )
 
 
-def _check(wanted: AnswerFormat) -> Callable[[str], bool]:
-    if wanted.kind == "json_schema":
-        return checker(wanted.value, wanted.path)
-    if wanted.kind == "choice":
-        return frozenset(wanted.value).__contains__
+def _check(required: AnswerFormat) -> Callable[[str], bool]:
+    if required.kind == "json_schema":
+        return checker(required.value, required.path)
+    if required.kind == "choice":
+        return frozenset(required.value).__contains__
     return is_object

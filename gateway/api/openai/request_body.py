@@ -26,14 +26,14 @@ Parsed = TypeVar("Parsed")
 class BodyBudget:
     """The memory of large bodies that are received or wait to be parsed, as one sum of bytes."""
 
-    def __init__(self, most: int = _MOST_HELD) -> None:
+    def __init__(self, limit: int = _MOST_HELD) -> None:
         """Begin with none.
 
         Args:
-            most: bytes of them at a time; one alone may have more.
+            limit: bytes of them at a time; one alone may have more.
         """
         self.held = 0
-        self._most = most
+        self._most = limit
 
     def grow(self, before: int, after: int) -> int:
         """Count a body that has grown and return its counted bytes.

@@ -210,9 +210,9 @@ def _check_lengths(value: dict[str, Any], most_messages: int) -> None:
         _check_length(prediction.get("content"), MOST_PARTS_OF_ONE, "prediction.content")
 
 
-def _check_conversation(messages: Any, path: str, most: int) -> None:
+def _check_conversation(messages: Any, path: str, limit: int) -> None:
     """Reject too many messages or items, calls and content parts."""
-    _check_length(messages, most, path)
+    _check_length(messages, limit, path)
     parts = 0
     for index, message in enumerate(messages if isinstance(messages, list) else ()):
         if isinstance(message, dict):
@@ -229,11 +229,11 @@ def _check_conversation(messages: Any, path: str, most: int) -> None:
         raise BadRequestError(message, path, "array_above_max_length")
 
 
-def _check_length(value: Any, most: int, path: str) -> int:
+def _check_length(value: Any, limit: int, path: str) -> int:
     if not isinstance(value, list):
         return 0
-    if len(value) > most:
-        message = f"Invalid value for '{path}': must have at most {most} items."
+    if len(value) > limit:
+        message = f"Invalid value for '{path}': must have at most {limit} items."
         raise BadRequestError(message, path, "array_above_max_length")
     return len(value)
 

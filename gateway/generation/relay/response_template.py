@@ -46,9 +46,9 @@ class ResponseTemplate:
         self._know(before, after)
 
     def tap(self, take: Take) -> Callable[[Sequence[bytes]], int]:
-        """Make a function that gives ``take`` the ids of matching responses, up to the first other one.
+        """Make a function that passes the token ids of serialized responses to ``take``.
 
-        It takes serialized responses and returns how many of them ``take`` took.
+        It stops at the first response that does not match the template, and returns how many responses were taken.
         """
 
         def tap(messages: Sequence[bytes]) -> int:

@@ -85,8 +85,8 @@ class PassthroughReader(Protocol):
 
 def parsed_events(
     reading: PassthroughReader,
-    shown: Callable[[], PassthroughTemplate | None],
-    other: Callable[[Sequence[Piece | str]], bytes],
+    template: Callable[[], PassthroughTemplate | None],
+    write_parsed: Callable[[Sequence[Piece | str]], bytes],
     write: Write,
     *,
     joined: bool = False,
@@ -96,8 +96,8 @@ def parsed_events(
 
     Args:
         reading: the reader of the pieces.
-        shown: makes the template of unparsed texts for each state; None where ``other`` makes their events.
-        other: makes the events of pieces, perhaps none.
+        template: makes the template of unparsed texts for each state; None where ``write_parsed`` makes their events.
+        write_parsed: makes the events of pieces, perhaps none.
         write: takes events on one line each (``one_line``).
         joined: whether texts that come together are one event.
         numbers: the stream's next sequence numbers, where each event has one as its last field.
@@ -113,7 +113,7 @@ def parsed_events(
         return written if numbers is None else written + _NUMBERED % next(numbers)
 
     def made(pieces: Sequence[Piece | str]) -> Drain | None:
-        events = other(pieces)
+        events = write_parsed(pieces)
         return write(one_line(events)) if events else nothing_shown
 
     def forward(pieces: Sequence[Piece | str]) -> Drain | None:
@@ -121,7 +121,7 @@ def parsed_events(
         if not isinstance(text := pieces[0], str):
             return made(pieces)
         if reading.passing is not state:
-            if (now := shown()) is None:
+            if (now := template()) is None:
                 return made(pieces)
             state, around, kept = reading.passing, [*map(one_line, now.around)], now.kept
         reading.passed.clear()

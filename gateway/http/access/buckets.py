@@ -34,6 +34,6 @@ class Level:
         return max(0.0, (cost - self.left) * MINUTE_S / self.limit)
 
 
-def refilled(left: float, elapsed_s: float, limit: int) -> float:
+def refilled(remaining: float, elapsed_s: float, limit: int) -> float:
     """Compute the level after seconds without use."""
-    return min(float(limit), left + max(0.0, elapsed_s) * limit / MINUTE_S)
+    return min(float(limit), remaining + max(0.0, elapsed_s) * limit / MINUTE_S)

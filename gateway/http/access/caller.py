@@ -45,6 +45,6 @@ caller: Final[Callable[[], Caller]] = _CALLER.get
 """The sender of the request that the running task, or a thread that works for it, serves."""
 
 
-def enter(who: Caller) -> None:
+def enter(caller: Caller) -> None:
     """Set the caller of the running task and of all tasks that it starts."""
-    _CALLER.set(who)
+    _CALLER.set(caller)

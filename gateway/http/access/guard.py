@@ -84,11 +84,11 @@ class Guard:
         await end_tasks(self._watch)
         await self._limiter.close()
 
-    def permit(self, who: Caller) -> Permit | None:
+    def permit(self, caller: Caller) -> Permit | None:
         """Make the permit of a request; None for a caller with neither name nor limits."""
-        if not (who.name or has_limits(who)):
+        if not (caller.name or has_limits(caller)):
             return None
-        return Permit(who, self._limiter, self._counters, self._auth.assumed_max_tokens)
+        return Permit(caller, self._limiter, self._counters, self._auth.assumed_max_tokens)
 
     async def read(self, auth: AuthSettings) -> Keys:
         """Read the keys of new settings.

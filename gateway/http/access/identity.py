@@ -46,34 +46,34 @@ class Identity:
         self.keys = keys
         self.tokens = tokens
 
-    def look(self, given: Sequence[bytes]) -> Key | AuthFailure | None:
+    def look(self, keys: Sequence[bytes]) -> Key | AuthFailure | None:
         """Find the key of a request, or the reason to reject it; None where a token must be validated.
 
         Args:
-            given: keys of the request, of which some clients send two; empty for an unknown scheme.
+            keys: keys of the request, of which some clients send two; empty for an unknown scheme.
         """
         expired: Key | None = None
-        for key in filter(None, given):
+        for key in filter(None, keys):
             found = self.keys.find(key)
             if found is not None and not self.keys.expired(found):
                 return found
             expired = expired or found
-            if found is None and self.tokens is not None and (found := self.tokens.known(key)) is not None:
+            if found is None and self.tokens is not None and (found := self.tokens.cached_key(key)) is not None:
                 return found
         if expired is not None:
             return AuthFailure(_EXPIRED, expired.caller.name)
-        if not given:
+        if not keys:
             return AuthFailure(_MISSING)
         return None if self.tokens is not None else AuthFailure(WRONG)
 
-    async def check(self, given: Sequence[bytes]) -> Key | AuthFailure:
+    async def check(self, keys: Sequence[bytes]) -> Key | AuthFailure:
         """Validate the tokens of a request; returns the caller's key, or the reason to reject the request."""
         failure = AuthFailure(WRONG)
         if self.tokens is None:
             return failure
         from gateway.http.access.tokens import ExpiredTokenError, TokenError  # noqa: PLC0415 - an extra
 
-        for token in filter(None, given):
+        for token in filter(None, keys):
             try:
                 return await self.tokens.check(token)
             except ExpiredTokenError:  # noqa: PERF203 - one a token

@@ -33,8 +33,8 @@ class JwksSource:
     Args:
         url: the provider's URL of the keys; None: ``file`` has them.
         file: a file with the keys.
-        refresh_s: seconds between two looks.
-        again_s: seconds between two looks for an unknown key.
+        refresh_s: seconds between two readings of the keys.
+        again_s: least seconds between two readings because of an unknown key.
 
     Attributes:
         keys: keys by ``kid``; a key without an id is under None.
@@ -142,7 +142,11 @@ class _NoFiles(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """See the base."""
+        """Follow a redirect.
+
+        Raises:
+            OSError: the redirect changes the scheme.
+        """
         if newurl.partition(":")[0] != req.full_url.partition(":")[0]:
             fp.close()
             raise OSError("it redirects to an address with another scheme")

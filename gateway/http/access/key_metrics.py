@@ -24,22 +24,22 @@ class KeyMetrics:
         self._names = LabelNames(1000)
         self._token_names = LabelNames(100)  # an identity provider may know any number of names
 
-    def request(self, who: Caller) -> None:
+    def request(self, caller: Caller) -> None:
         """Count a request."""
-        if who.name:
-            self._requests.labels(self._label(who)).inc()
+        if caller.name:
+            self._requests.labels(self._label(caller)).inc()
 
-    def tokens(self, who: Caller, prompt: int, completion: int) -> None:
+    def tokens(self, caller: Caller, prompt: int, completion: int) -> None:
         """Count used tokens."""
-        if who.name:
-            label = self._label(who)
+        if caller.name:
+            label = self._label(caller)
             self._tokens.labels(label, "prompt").inc(prompt)
             self._tokens.labels(label, "completion").inc(completion)
 
-    def limited(self, who: Caller, limit: str) -> None:
+    def limited(self, caller: Caller, limit: str) -> None:
         """Count a request that a limit rejected."""
-        if who.name:
-            self._limited.labels(self._label(who), limit).inc()
+        if caller.name:
+            self._limited.labels(self._label(caller), limit).inc()
 
-    def _label(self, who: Caller) -> str:
-        return (self._token_names if who.id.startswith("jwt:") else self._names).label(who.name)
+    def _label(self, caller: Caller) -> str:
+        return (self._token_names if caller.id.startswith("jwt:") else self._names).label(caller.name)

@@ -73,44 +73,44 @@ class LimitedError(Exception):
         return {**found, "Retry-After": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}
 
 
-def too_many_requests(who: Caller, level: Level) -> LimitedError:
+def too_many_requests(caller: Caller, level: Level) -> LimitedError:
     """Make the error of a request over the requests per minute."""
     wait = level.wait_s(1)
-    message = f"Rate limit of {level.limit} requests per minute{_of(who)} reached; try again in {duration(wait)}."
+    message = f"Rate limit of {level.limit} requests per minute{_of(caller)} reached; try again in {duration(wait)}."
     return LimitedError(message, "requests_per_minute", wait, RemainingLimits(requests=level))
 
 
-def tokens_not_left(who: Caller, level: Level, cost: int) -> LimitedError:
+def tokens_not_left(caller: Caller, level: Level, cost: int) -> LimitedError:
     """Make the error of a request over the tokens per minute.
 
     Args:
-        who: the caller.
+        caller: the caller.
         level: the caller's bucket, which may hold a part of its limit.
         cost: tokens of the request.
     """
-    standing, most = RemainingLimits(tokens=level), who.limits.tokens_per_minute
+    standing, most = RemainingLimits(tokens=level), caller.limits.tokens_per_minute
     if most is not None and cost > most:
         message = (
             f"The request may use {cost} tokens for prompt and answer, but the rate limit is {most} tokens per "
-            f"minute{_of(who)}; shorten the prompt or lower the maximum number of tokens."
+            f"minute{_of(caller)}; shorten the prompt or lower the maximum number of tokens."
         )
         return LimitedError(message, "tokens_per_minute", None, standing)
     wait = level.wait_s(min(cost, level.limit))
     message = (
-        f"Rate limit of {level.limit} tokens per minute{_of(who)} reached: {max(0, math.floor(level.left))} tokens "
+        f"Rate limit of {level.limit} tokens per minute{_of(caller)} reached: {max(0, math.floor(level.left))} tokens "
         f"are left and the request may use {cost}; try again in {duration(wait)}."
     )
     return LimitedError(message, "tokens_per_minute", wait, standing)
 
 
-def too_many_in_flight(who: Caller, limit: int) -> LimitedError:
+def too_many_in_flight(caller: Caller, limit: int) -> LimitedError:
     """Make the error of a request over the requests in flight."""
-    message = f"Limit of {limit} concurrent requests{_of(who)} reached; try again when a running request has finished."
-    return LimitedError(message, "in_flight", 1.0)
+    reached = f"Limit of {limit} concurrent requests{_of(caller)} reached"
+    return LimitedError(f"{reached}; try again when a running request has finished.", "in_flight", 1.0)
 
 
-def _of(who: Caller) -> str:
-    return f" of {who.name!r}" if who.name else ""
+def _of(caller: Caller) -> str:
+    return f" of {caller.name!r}" if caller.name else ""
 
 
 def duration(seconds: float) -> str:

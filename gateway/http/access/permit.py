@@ -18,15 +18,15 @@ from gateway.text.bad_request import BadRequestError
 class CallerCounters(Protocol):
     """Counts the requests and tokens of callers."""
 
-    def request(self, who: Caller) -> None:
+    def request(self, caller: Caller) -> None:
         """Count a request."""
         ...
 
-    def tokens(self, who: Caller, prompt: int, completion: int) -> None:
+    def tokens(self, caller: Caller, prompt: int, completion: int) -> None:
         """Count used tokens."""
         ...
 
-    def limited(self, who: Caller, limit: str) -> None:
+    def limited(self, caller: Caller, limit: str) -> None:
         """Count a request that a limit rejected."""
         ...
 
@@ -38,22 +38,22 @@ class Permit:
         standing: what the caller had left of its limits at the last call.
     """
 
-    def __init__(self, who: Caller, limiter: RateLimiter, counters: CallerCounters, assumed_max_tokens: int) -> None:
+    def __init__(self, caller: Caller, limiter: RateLimiter, counters: CallerCounters, assumed_max_tokens: int) -> None:
         """Describe it; nothing is taken before ``admit``.
 
         Args:
-            who: sends the request.
+            caller: sends the request.
             limiter: of all callers.
             counters: of what they do.
             assumed_max_tokens: reserved for an answer where the request does not say.
         """
         self.standing = RemainingLimits()
-        self._who = who
+        self._caller = caller
         self._limiter = limiter
         self._counters = counters
         self._assumed = assumed_max_tokens
         self._lease = new_id()
-        self._limited = has_limits(who)
+        self._limited = has_limits(caller)
         self._reserved = Reservation()
         self._used = 0
         self._holders = 1
@@ -64,22 +64,22 @@ class Permit:
         Raises:
             LimitedError: the request exceeds a limit; nothing is counted, and ``release`` is not to be called.
         """
-        self._counters.request(self._who)
+        self._counters.request(self._caller)
         if not self._limited:
             return
         try:
-            self.standing = await self._limiter.admit(self._who, self._lease)
+            self.standing = await self._limiter.admit(self._caller, self._lease)
         except LimitedError as error:
-            self._counters.limited(self._who, error.limit)
+            self._counters.limited(self._caller, error.limit)
             raise
 
-    async def reserve(self, prompt: int, answers: Sequence[int] = (), *, asked: bool = True) -> UsageTally:
+    async def reserve(self, prompt: int, answers: Sequence[int] = (), *, explicit: bool = True) -> UsageTally:
         """Reserve the tokens that a prompt and its answers may use.
 
         Args:
             prompt: tokens of the prompt.
             answers: the most tokens of each answer.
-            asked: whether the client has set the most tokens.
+            explicit: whether the client has set the most tokens.
 
         Returns:
             A tally of the tokens that the answers really use.
@@ -87,15 +87,15 @@ class Permit:
         Raises:
             LimitedError: the caller has too few tokens left.
         """
-        limit = self._who.limits.tokens_per_minute
+        limit = self._caller.limits.tokens_per_minute
         if limit is not None:
-            if not asked:
+            if not explicit:
                 room = max(1, (limit - prompt) // len(answers))
                 answers = [min(each, self._assumed, room) for each in answers]
             try:
-                level, taken = await self._limiter.reserve(self._who, self._lease, prompt + sum(answers))
+                level, taken = await self._limiter.reserve(self._caller, self._lease, prompt + sum(answers))
             except LimitedError as error:
-                self._counters.limited(self._who, error.limit)
+                self._counters.limited(self._caller, error.limit)
                 raise
             self.standing = RemainingLimits(self.standing.requests, level)
             self._reserved += taken
@@ -104,7 +104,7 @@ class Permit:
     def spend(self, prompt: int, completion: int) -> None:
         """Count used tokens."""
         self._used += prompt + completion
-        self._counters.tokens(self._who, prompt, completion)
+        self._counters.tokens(self._caller, prompt, completion)
 
     def hold(self) -> None:
         """Keep the permit for work that continues after the response, until one more ``release``."""
@@ -114,7 +114,7 @@ class Permit:
         """Release the permit; the last release settles the reserved tokens by the used ones."""
         self._holders -= 1
         if self._holders == 0 and self._limited:
-            self._limiter.settle(self._who, self._lease, self._reserved, self._used)
+            self._limiter.settle(self._caller, self._lease, self._reserved, self._used)
 
 
 class UsageTally:
@@ -138,14 +138,14 @@ permit: Final[Callable[[], Permit | None]] = _PERMIT.get
 """The permit of the request that the running task serves; None where none is needed."""
 
 
-def grant(given: Permit) -> None:
+def grant(permit: Permit) -> None:
     """Set the permit of the running task and of all tasks that it starts."""
-    _PERMIT.set(given)
+    _PERMIT.set(permit)
 
 
-def has_limits(who: Caller) -> bool:
+def has_limits(caller: Caller) -> bool:
     """Tell whether a caller has limits that count its requests."""
-    limits = who.limits
+    limits = caller.limits
     return not (limits.requests_per_minute is limits.tokens_per_minute is limits.in_flight is None)
 
 

@@ -74,11 +74,11 @@ class RateLimiter:
         if self._redis is not None:
             await self._redis.close()
 
-    async def admit(self, who: Caller, lease: str) -> RemainingLimits:
+    async def admit(self, caller: Caller, lease: str) -> RemainingLimits:
         """Count a request as in flight; returns what its caller has left.
 
         Args:
-            who: the caller.
+            caller: the caller.
             lease: id of the request's lease.
 
         Raises:
@@ -86,17 +86,17 @@ class RateLimiter:
         """
         redis = self._redis
         if redis is None:
-            return self._buckets.admit(who, who.limits)
-        admitted = None if self._unreachable else await self._asked(lambda: redis.admit(who, who.limits, lease))
+            return self._buckets.admit(caller, caller.limits)
+        admitted = None if self._unreachable else await self._asked(lambda: redis.admit(caller, caller.limits, lease))
         if admitted is None:
-            standing = self._buckets.admit(who, self._own(who.limits))
+            standing = self._buckets.admit(caller, self._own(caller.limits))
         else:
             standing = admitted[0]
-            self._buckets.count(who, 1)  # for the time without Redis
-        self._running[lease] = who
+            self._buckets.count(caller, 1)  # for the time without Redis
+        self._running[lease] = caller
         return standing
 
-    async def reserve(self, who: Caller, lease: str, tokens: int) -> tuple[Level | None, Reservation]:
+    async def reserve(self, caller: Caller, lease: str, tokens: int) -> tuple[Level | None, Reservation]:
         """Reserve the tokens that a request may use; returns what is left, and the reservation.
 
         Raises:
@@ -104,16 +104,16 @@ class RateLimiter:
         """
         redis = self._redis
         if redis is not None and not self._unreachable:
-            reserved = await self._asked(lambda: redis.reserve(who, who.limits, lease, tokens))
+            reserved = await self._asked(lambda: redis.reserve(caller, caller.limits, lease, tokens))
             if reserved is not None:
                 return reserved[0], Reservation(shared=tokens)
-        return self._buckets.reserve(who, self._own(who.limits), tokens), Reservation(here=tokens)
+        return self._buckets.reserve(caller, self._own(caller.limits), tokens), Reservation(here=tokens)
 
-    def settle(self, who: Caller, lease: str, reserved: Reservation, used: int) -> None:
+    def settle(self, caller: Caller, lease: str, reserved: Reservation, used: int) -> None:
         """End an admitted request, and settle its tokens.
 
         Args:
-            who: the caller.
+            caller: the caller.
             lease: id of the request's lease.
             reserved: all reservations of the request.
             used: used tokens; those above the reserved ones become a debt.
@@ -121,9 +121,9 @@ class RateLimiter:
         redis = self._redis
         self._running.pop(lease, None)
         used_here = max(0, used - reserved.shared) if reserved.here or redis is None else 0
-        self._buckets.settle(who, self._own(who.limits), reserved.here - used_here)
+        self._buckets.settle(caller, self._own(caller.limits), reserved.here - used_here)
         if redis is not None:
-            self._unsettled[lease] = (who, used - used_here)
+            self._unsettled[lease] = (caller, used - used_here)
             if not self._unreachable:
                 task = asyncio.create_task(self._settle(redis, lease))
                 self._tasks.add(task)
@@ -132,8 +132,8 @@ class RateLimiter:
     async def _settle(self, redis: RedisLimits, lease: str) -> None:
         """Settle a request in Redis, now or when it is back."""
         if lease in self._unsettled:
-            who, used = self._unsettled[lease]
-            if await self._asked(lambda: redis.settle(who, who.limits, lease, used)) is not None:
+            caller, used = self._unsettled[lease]
+            if await self._asked(lambda: redis.settle(caller, caller.limits, lease, used)) is not None:
                 self._unsettled.pop(lease, None)
 
     async def _asked(self, ask: Callable[[], Awaitable[Result]]) -> tuple[Result] | None:
@@ -162,7 +162,7 @@ class RateLimiter:
             await asyncio.sleep(_LOOK_S)
             if self._unreachable or renewals.due():
                 answered = await self._asked(
-                    lambda: redis.renew([(who, lease) for lease, who in self._running.items()])
+                    lambda: redis.renew([(caller, lease) for lease, caller in self._running.items()])
                 )
                 if answered is not None and self._unreachable:
                     self._unreachable = False

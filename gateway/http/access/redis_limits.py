@@ -121,42 +121,42 @@ class RedisLimits:
         self._waiting: list[tuple[Sequence[Any], asyncio.Future[Any]]] = []
         self._sender: asyncio.Task[None] | None = None
 
-    async def admit(self, who: Caller, limits: KeyLimits, lease: str) -> RemainingLimits:
+    async def admit(self, caller: Caller, limits: KeyLimits, lease: str) -> RemainingLimits:
         """Count a request as in flight; see ``SharedBuckets.admit``.
 
         Args:
-            who: the caller.
+            caller: the caller.
             limits: the caller's limits.
             lease: id of the request's lease.
 
         Raises:
             LimitedError: the request exceeds a limit.
         """
-        why, standing = await self._run("admit", who, limits, lease)
+        why, standing = await self._run("admit", caller, limits, lease)
         if why == "in_flight" and limits.in_flight is not None:
-            raise too_many_in_flight(who, limits.in_flight)
+            raise too_many_in_flight(caller, limits.in_flight)
         if why and standing.requests is not None:
-            raise too_many_requests(who, standing.requests)
+            raise too_many_requests(caller, standing.requests)
         return standing
 
-    async def reserve(self, who: Caller, limits: KeyLimits, lease: str, tokens: int) -> Level | None:
+    async def reserve(self, caller: Caller, limits: KeyLimits, lease: str, tokens: int) -> Level | None:
         """Reserve the tokens that a request may use; see ``SharedBuckets.reserve``.
 
         Raises:
             LimitedError: the caller has too few tokens left.
         """
-        why, standing = await self._run("reserve", who, limits, lease, tokens)
+        why, standing = await self._run("reserve", caller, limits, lease, tokens)
         if why and standing.tokens is not None:
-            raise tokens_not_left(who, standing.tokens, tokens)
+            raise tokens_not_left(caller, standing.tokens, tokens)
         return standing.tokens
 
-    async def settle(self, who: Caller, limits: KeyLimits, lease: str, used: int) -> None:
+    async def settle(self, caller: Caller, limits: KeyLimits, lease: str, used: int) -> None:
         """End a request, and return its unused tokens."""
-        await self._run("settle", who, limits, lease, used)
+        await self._run("settle", caller, limits, lease, used)
 
     async def renew(self, running: Iterable[tuple[Caller, str]]) -> None:
         """Renew the leases of running requests; without any, check that Redis responds."""
-        calls = [self._call("renew", who, KeyLimits(), lease, 0) for who, lease in running]
+        calls = [self._call("renew", caller, KeyLimits(), lease, 0) for caller, lease in running]
         await asyncio.gather(self._ask(("PING",)), *map(self._ask, calls))
 
     async def close(self) -> None:
@@ -167,16 +167,16 @@ class RedisLimits:
         await self._connection.disconnect()
 
     async def _run(
-        self, operation: str, who: Caller, limits: KeyLimits, lease: str, tokens: int = 0
+        self, operation: str, caller: Caller, limits: KeyLimits, lease: str, tokens: int = 0
     ) -> tuple[str, RemainingLimits]:
-        found: Any = await self._ask(self._call(operation, who, limits, lease, tokens))
+        found: Any = await self._ask(self._call(operation, caller, limits, lease, tokens))
         asked = limits.requests_per_minute, limits.tokens_per_minute
         levels = zip(asked, found[1:], strict=True)
         requests, left = (limit and Level(limit, int(each) / 1000) for limit, each in levels)
         return found[0].decode(), RemainingLimits(requests or None, left or None)
 
-    def _call(self, operation: str, who: Caller, limits: KeyLimits, lease: str, tokens: int) -> tuple[Any, ...]:
-        tag = f"{{triton-openai-gateway:limits:{who.id}}}"
+    def _call(self, operation: str, caller: Caller, limits: KeyLimits, lease: str, tokens: int) -> tuple[Any, ...]:
+        tag = f"{{triton-openai-gateway:limits:{caller.id}}}"
         keys = f"{tag}:buckets", f"{tag}:leases", f"{tag}:reserved"
         most = limits.requests_per_minute or 0, limits.tokens_per_minute or 0, limits.in_flight or 0
         return ("EVALSHA", _SHA, len(keys), *keys, operation, lease, *most, tokens)

@@ -58,61 +58,61 @@ class SharedBuckets:
         for slot in range(_SLOTS):
             self._counts[slot * self._size + _HEAD + row] = 0
 
-    def admit(self, who: Caller, limits: KeyLimits) -> RemainingLimits:
+    def admit(self, caller: Caller, limits: KeyLimits) -> RemainingLimits:
         """Count a request as in flight.
 
         Args:
-            who: the caller.
+            caller: the caller.
             limits: the caller's limits.
 
         Raises:
             LimitedError: the request exceeds a limit; nothing is counted.
         """
-        with self._slot(who.id) as base:
+        with self._slot(caller.id) as base:
             if limits.in_flight is not None and self._running(base) >= limits.in_flight:
-                raise too_many_in_flight(who, limits.in_flight)
+                raise too_many_in_flight(caller, limits.in_flight)
             requests = self._level(base + _REQUESTS, limits.requests_per_minute)
             if requests is not None:
                 if not requests.allows(1):
-                    raise too_many_requests(who, requests)
+                    raise too_many_requests(caller, requests)
                 requests = self._put(base + _REQUESTS, requests, requests.left - 1)
             self._counts[base + _HEAD + self._row] += 1
             return RemainingLimits(requests, self._level(base + _TOKENS, limits.tokens_per_minute))
 
-    def reserve(self, who: Caller, limits: KeyLimits, tokens: int) -> Level | None:
+    def reserve(self, caller: Caller, limits: KeyLimits, tokens: int) -> Level | None:
         """Reserve the tokens that a request may use; returns what is left, None without such a limit.
 
         Raises:
             LimitedError: the caller has too few tokens left; nothing is reserved.
         """
-        with self._slot(who.id) as base:
+        with self._slot(caller.id) as base:
             level = self._level(base + _TOKENS, limits.tokens_per_minute)
             if level is None:
                 return None
             # Of a part of the limit, in which it has no room, a request takes all: time pays the rest.
-            whole = min(tokens, level.limit) if tokens <= (who.limits.tokens_per_minute or 0) else tokens
+            whole = min(tokens, level.limit) if tokens <= (caller.limits.tokens_per_minute or 0) else tokens
             if not level.allows(whole):
-                raise tokens_not_left(who, level, tokens)
+                raise tokens_not_left(caller, level, tokens)
             return self._put(base + _TOKENS, level, level.left - tokens)
 
-    def settle(self, who: Caller, limits: KeyLimits, unused: int) -> None:
+    def settle(self, caller: Caller, limits: KeyLimits, unused: int) -> None:
         """End a request, and return its unused tokens.
 
         Args:
-            who: the caller.
+            caller: the caller.
             limits: the limits of the request.
             unused: reserved tokens without the used ones, below 0 where it has used more.
         """
-        with self._slot(who.id) as base:
+        with self._slot(caller.id) as base:
             place = base + _HEAD + self._row
             self._counts[place] = max(0, self._counts[place] - 1)
             level = self._level(base + _TOKENS, limits.tokens_per_minute) if unused else None
             if level is not None:
                 self._put(base + _TOKENS, level, min(float(level.limit), level.left + unused))
 
-    def count(self, who: Caller, requests: int) -> None:
+    def count(self, caller: Caller, requests: int) -> None:
         """Change the count of requests in flight by requests that were admitted or ended elsewhere."""
-        with self._slot(who.id) as base:
+        with self._slot(caller.id) as base:
             place = base + _HEAD + self._row
             self._counts[place] = max(0, self._counts[place] + requests)
 

@@ -44,7 +44,7 @@ class TokenChecker:
         self.source = JwksSource(settings.jwks_url, settings.jwks_file, settings.refresh_s, again_s)
         self._checked = BoundedDict[bytes, tuple[Key, float, int]](_CHECKED)
 
-    def known(self, token: bytes) -> Key | None:
+    def cached_key(self, token: bytes) -> Key | None:
         """The cached caller of a token; None where the token must be validated."""
         found = self._checked.get(hashlib.sha256(token).digest())
         if found is None or found[1] <= time.monotonic() or found[2] != self.source.generation:

@@ -185,13 +185,13 @@ class Admission:
         return given or None
 
     def totals(self) -> AdmissionTotals:
-        """Count running and waiting generations."""
-        running, waiting, _, _ = self._shares.standing(self.own, self.own)
+        """Count running and waiting generations, and look up their limit."""
+        running, waiting, _, _ = self._shares.sums(self.own, self.own)
         return AdmissionTotals(running, waiting, self.limit)
 
-    def queue(self) -> tuple[int, int]:
-        """Count running and waiting generations, without their limit."""
-        return self._shares.standing(self.own, self.own)[:2]
+    def running_and_waiting(self) -> tuple[int, int]:
+        """Return the numbers of running and of waiting generations in all worker processes."""
+        return self._shares.sums(self.own, self.own)[:2]
 
     async def enter(self, demand: GenerationDemand) -> QueueTicket:
         """Wait for the turn of a generation, which must leave at its end.
@@ -208,7 +208,7 @@ class Admission:
         if limit is None:
             self._begin(ticket)
             return ticket
-        running, waiting, served, virtual = self._shares.standing(self.own, line)
+        running, waiting, served, virtual = self._shares.sums(self.own, line)
         if running < limit and not waiting:
             self._run(ticket, served, virtual)
             return ticket
@@ -220,7 +220,7 @@ class Admission:
         return ticket
 
     def close(self) -> None:
-        """Stop listening to other processes, and release the model and the successor."""
+        """End the timers and the wake-ups by other processes, and drop references to the model and the successor."""
         self.successor = self._engine_limit = None
         for timer in (self._timer, self._spread):
             if timer is not None:
@@ -271,7 +271,7 @@ class Admission:
             if entry.caller:
                 waiting[entry.caller] = waiting.get(entry.caller, 0) + entry.waiting
                 tokens += entry.tokens
-        while not self._fits(count, tokens):
+        while not self._has_room(count, tokens):
             self.rejected("full")
             greediest = max(self._queues, key=lambda caller: waiting[caller], default=ticket.caller)
             newest = None
@@ -279,7 +279,7 @@ class Admission:
                 newest = max((each for each in self._queues[greediest] if each.waits), default=None)
             if newest is None or newest.turn is None:
                 # The caller with most requests may have them in another process, out of reach: the queue may double.
-                if max(waiting.values()) > waiting[ticket.caller] + 1 and self._fits(count / 2, tokens / 2):
+                if max(waiting.values()) > waiting[ticket.caller] + 1 and self._has_room(count / 2, tokens / 2):
                     return
                 raise self._refusal("Too many requests are waiting for this model")
             self._reject(
@@ -288,8 +288,13 @@ class Admission:
             waiting[greediest] -= 1
             count, tokens = count - 1, tokens - newest.demand.tokens
 
-    def _fits(self, waiting: float, tokens: float) -> bool:
-        """Whether one may wait beside so many; their tokens are those of all, its own too."""
+    def _has_room(self, waiting: float, tokens: float) -> bool:
+        """Tell whether a new request may join the queue.
+
+        Args:
+            waiting: requests in the queue without the new one.
+            tokens: tokens of the queue with the new request.
+        """
         most = self._settings.max_waiting_tokens
         return not waiting or (waiting < self._settings.max_waiting and (most is None or tokens <= most))
 

@@ -1,14 +1,14 @@
 """The shares of callers in shared memory, which all worker processes read.
 
-A row for each process, which it alone writes, by aligned 8-byte stores: readers need no lock, and two processes that
-act at the same moment let one request too many run at worst. The supervisor clears the row of a worker that has died. A
-row has a line for each model and caller, and a further line for each model by itself (caller 0):
+Each process has a row that no other process writes, by aligned 8-byte stores. Readers therefore need no lock; two
+processes that act at the same moment let at most one request too many run. The supervisor clears the row of a dead
+worker. A row has a line for each model and caller, and one for each model as a whole (caller 0):
 
-- ``SERVED``: tokens that the caller was given, divided by its weight; of a model by itself its virtual time.
-- ``WAITING``, ``TOKENS``: requests that wait, and their tokens.
-- ``RANK``: of the first of those that wait; the smaller goes first. Of a model by itself: microseconds of the clock at
-  the latest turn.
-- ``RUNNING``, ``ENDED``: requests that run, and that have ended.
+- ``SERVED``: tokens served to the caller, divided by its weight; in a model's line its virtual time.
+- ``WAITING``, ``TOKENS``: waiting requests, and their tokens.
+- ``RANK``: rank of the first waiting request; smaller ranks go first. In a model's line: microseconds of the clock when
+  a request was last admitted.
+- ``RUNNING``, ``ENDED``: running requests, and ended ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SharedLine(NamedTuple):
 
     Attributes:
         row: row of the process.
-        caller: key of the caller; 0 for the model by itself.
+        caller: key of the caller; 0 for the model as a whole.
         served: see the module.
         waiting: see the module.
         tokens: see the module.
@@ -64,7 +64,7 @@ class SharedLine(NamedTuple):
 
 
 class SharedLines:
-    """The lines of all processes, of which this process writes its own.
+    """The shared table of requests by model and caller; each process writes only its own row.
 
     Args:
         rows: number of processes.
@@ -162,19 +162,20 @@ class SharedLines:
                 if cells[at] == model:
                     yield SharedLine(row, *cells[at + 1 : at + _FIELDS])
 
-    def standing(self, own: Line, line: Line) -> tuple[int, int, int, int]:
-        """Sum up the ``entries`` that a request needs.
+    def sums(self, model_line: Line, line: Line) -> tuple[int, int, int, int]:
+        """Sum up the lines of all processes for the admission of a request.
 
         Args:
-            own: this process's line for the model by itself.
-            line: this process's line for the model's caller; ``own`` for none.
+            model_line: this process's line for the model.
+            line: this process's line for the model's caller; ``model_line`` for no caller.
 
         Returns:
-            Running and waiting generations of the model, tokens of the caller, and the most of the latter in a process.
+            Running and waiting generations of the model, tokens served to the caller, and the model's greatest
+            ``SERVED`` in any process.
         """
-        model, caller = own[_MODEL], line[CALLER]
+        model, caller = model_line[_MODEL], line[CALLER]
         if self._rows == 1:
-            return own[RUNNING], own[WAITING], line[SERVED] if caller else 0, max(own[SERVED], 0)
+            return model_line[RUNNING], model_line[WAITING], line[SERVED] if caller else 0, max(model_line[SERVED], 0)
         cells = self._cells
         running = waiting = virtual = 0
         for at in self._in_all(model, 0):
@@ -184,18 +185,18 @@ class SharedLines:
         served = sum(cells[at + SERVED] for at in self._in_all(model, caller)) if caller else 0
         return running, waiting, served, virtual
 
-    def waiting(self, own: Line) -> int:
+    def waiting(self, model_line: Line) -> int:
         """Count the waiting requests of a model in all processes.
 
         Args:
-            own: of this process, for a model by itself.
+            model_line: this process's line for the model.
         """
         if self._rows == 1:
-            return own[WAITING]
-        return sum(self._cells[at + WAITING] for at in self._in_all(own[_MODEL], 0))
+            return model_line[WAITING]
+        return sum(self._cells[at + WAITING] for at in self._in_all(model_line[_MODEL], 0))
 
     def _in_all(self, model: int, caller: int) -> tuple[int, ...]:
-        """Where the lines of all processes for a model's caller begin; looked for again where any line has changed."""
+        """The offsets of all processes' lines for a model's caller; cached until a line is added or reused."""
         begun = self._cells[_BEGUN : self._rows * _ROW : _ROW].tolist()
         if begun != self._begun:
             self._found_in_all.clear()

@@ -275,7 +275,7 @@ class AnswerEventReader:
         """Read an answer that is not streamed.
 
         Raises:
-            FailedError: the body is not an answer of the endpoint.
+            RequestFailedError: the body is not an answer of the endpoint.
         """
         value = _parse(data, "a response that is not JSON")
         if self._of_response:
@@ -289,7 +289,7 @@ class AnswerEventReader:
         """Read the data of an event; returns whether it has text.
 
         Raises:
-            FailedError: it is an error, or not one of the endpoint.
+            RequestFailedError: it is an error, or not one of the endpoint.
         """
         value = _parse(data, "an event that is not JSON")
         if value.get("error"):
@@ -312,7 +312,7 @@ class AnswerEventReader:
         """Return the answer that was read.
 
         Raises:
-            FailedError: what was read is not an answer.
+            RequestFailedError: what was read is not an answer.
         """
         if self._response is not None:
             return _of_response(self._response)
@@ -383,10 +383,10 @@ def _validated(form: type[_Form], value: Any) -> _Form:
         raise RequestFailedError(_OTHER_FORM) from None
 
 
-def word(said: Any, *names: str) -> str:
+def word(response: Any, *names: str) -> str:
     """Return the first of some fields that is a short plain word; other texts of a server are not repeated."""
     for name in names:
-        value = said.get(name) if isinstance(said, dict) else None
+        value = response.get(name) if isinstance(response, dict) else None
         if isinstance(value, str | int) and _WORD.fullmatch(str(value)):
             return str(value)
     return ""

@@ -127,10 +127,10 @@ def _abilities_that_differ(a: Mapping[str, str], b: Mapping[str, str]) -> Iterat
             yield fact
 
 
-def _abilities(given: Any) -> dict[str, str] | None:
-    if not isinstance(given, dict):
+def _abilities(value: Any) -> dict[str, str] | None:
+    if not isinstance(value, dict):
         return None
-    ways = {one_line(name)[:_LONGEST_NAME]: each.get("how") for name, each in given.items() if isinstance(each, dict)}
+    ways = {one_line(name)[:_LONGEST_NAME]: each.get("how") for name, each in value.items() if isinstance(each, dict)}
     return {name: one_line(str(how))[:_LONGEST_WAY] for name, how in ways.items()}
 
 
@@ -143,7 +143,7 @@ def _shown(value: Any) -> str | None:
 
 
 def _tokens(ids: Any) -> str | None:
-    """How a text, or a conversation, is tokenized there."""
+    """Describe the token ids of a probe by their number and a digest."""
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
         return None
     return f"{len(ids)} tokens of a probe, {hashlib.sha256(repr(ids).encode()).hexdigest()[:8]}"

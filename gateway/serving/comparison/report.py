@@ -198,7 +198,7 @@ class ComparisonReport:
         return {"in": each.aspect, **where, **each.facts, **shown}
 
     def _said(self, outcome: Outcome) -> dict[str, Any]:
-        """What a row says of an outcome: of texts their lengths and digests, unless they are to be shown."""
+        """The fields of a row for one outcome; texts appear as lengths and digests, unless texts are requested."""
         show = self._show_text
         if isinstance(outcome, Failure):
             return {"failed": outcome.kind}

@@ -149,7 +149,7 @@ class Fleet:
     def endpoints(self) -> list[EndpointStatus]:
         """The current state of each endpoint."""
         members = list(self.members.values())
-        known = self._counts.known([each.key for each in members])
+        known = self._counts.counts_of([each.key for each in members])
         return [
             EndpointStatus(each.address, each.condition(known[each.key]), known[each.key].requests) for each in members
         ]
@@ -213,7 +213,7 @@ class Fleet:
         ready = [each for each in there if not each.leaving] or there or [each for each in fit if each.there(hints)]
         if not ready:
             raise self._failure()
-        known = self._counts.known([each.key for each in ready])
+        known = self._counts.counts_of([each.key for each in ready])
         open_ = [each for each in ready if each.takes(known[each.key])] or ready
         slow = self.options.slow_start_s
         # Without a place in the shared memory an endpoint has its requests of this process at least.
@@ -292,7 +292,7 @@ class Fleet:
             shared = common([*(its for each, its in known.items() if each not in rivals), features])
             if self.on_discovered is not None:
                 self.on_discovered(shared)
-            endpoint.found(features)
+            endpoint.set_features(features)
             self._features = shared
             for rival in rivals:
                 rival.features = None
@@ -312,7 +312,7 @@ class Fleet:
 
     def takes_another(self, tried: Sequence[FleetEndpoint]) -> bool:
         """Tell whether a request that was tried on some endpoints may go to another one."""
-        known = self._counts.known([each.key for each in self.members.values()])
+        known = self._counts.counts_of([each.key for each in self.members.values()])
         return len(tried) <= self.options.retries and any(
             each not in tried and not each.conflict and each.condition(known[each.key]).ready
             for each in self.members.values()
@@ -361,7 +361,7 @@ class FleetRoute:
     def __init__(
         self, fleet: Fleet, hints: RoutingHints, endpoint: FleetEndpoint, tried: Sequence[FleetEndpoint] = ()
     ) -> None:
-        only = endpoint.backend.route(hints.anyhow())
+        only = endpoint.backend.route(hints.as_last_resort())
         self.engine, self.health = only.engine, only.health
         self.address = endpoint.address
         self.lose: Callable[[EngineError], None] | None = None

@@ -72,7 +72,7 @@ class FleetEndpoint:
             self._ready_since = self._last_ready
         return True
 
-    def found(self, features: EngineFeatures) -> None:
+    def set_features(self, features: EngineFeatures) -> None:
         """Note the features of the engine, which is about to be ready."""
         self.features = features
         self._last_ready = time.monotonic()
@@ -83,7 +83,7 @@ class FleetEndpoint:
 
     @property
     def reason(self) -> str:
-        """Why the endpoint takes no requests, or how it is reached, in one sentence."""
+        """The fault of the endpoint or, without one, how it is reached, in one sentence."""
         if self.breaker.state != "closed":
             return f"its last requests failed ({self.address})"
         return self.backend.status.reason
@@ -130,7 +130,7 @@ class FleetEndpoint:
     def there(self, hints: RoutingHints) -> bool:
         """Whether a request can be sent to the endpoint, even if it has stopped responding."""
         try:
-            self.backend.route(hints.anyhow())
+            self.backend.route(hints.as_last_resort())
         except EngineError:
             return False
         return True

@@ -139,8 +139,8 @@ class SharedCounts:
         if place is not None:
             self._cells[place + _TRYING] = int(trying)
 
-    def known(self, keys: Collection[int]) -> dict[int, EndpointCounts]:
-        """Read the counts and the health of endpoints."""
+    def counts_of(self, keys: Collection[int]) -> dict[int, EndpointCounts]:
+        """Read the counts and the health of endpoints, by their keys."""
         found = {key: EndpointCounts() for key in keys}
         untils: dict[int, int] = {}
         wells: dict[int, int] = {}
@@ -190,8 +190,8 @@ class SharedCounts:
                     break
                 if self._cells[place] == key:
                     *times, state, waiting, failed, served = self._cells[place + _NOTE : place + _FIELDS].tolist()
-                    heard, asked, judged = (each / 1000 for each in times)
-                    found.append(HealthNote(heard, asked, judged, STATES[state], waiting, failed / 1000, served / 1000))
+                    last, probed, judged = (each / 1000 for each in times)
+                    found.append(HealthNote(last, probed, judged, STATES[state], waiting, failed / 1000, served / 1000))
         return found
 
     def endpoints_with_prefix(self, block: int) -> int:

@@ -28,25 +28,25 @@ class MirrorFrame(NamedTuple):
     """One message: an object, and two byte strings.
 
     Attributes:
-        said: the object.
+        message: the object.
         request: the body of a request.
         answer: the body of its response.
     """
 
-    said: dict[str, Any]
+    message: dict[str, Any]
     request: bytes = b""
     answer: bytes = b""
 
 
-def pack(said: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearray = b"") -> bytes:
+def pack(message: Mapping[str, Any], request: bytes = b"", answer: bytes | bytearray = b"") -> bytes:
     """Write a message as bytes, with one copy of its parts.
 
     Args:
-        said: the object.
+        message: the object.
         request: the body of a request.
         answer: the body of its response.
     """
-    head = orjson.dumps(said)
+    head = orjson.dumps(message)
     sizes = _SIZES.pack(len(head), len(request), len(answer))
     return b"".join((sizes, head, request, answer))
 
@@ -98,12 +98,12 @@ class MirrorLink:
         """Whether the mirror process is connected."""
         return self._writer is not None and not self._writer.is_closing()
 
-    def send(self, model: str, said: Mapping[str, Any], request: bytes, answer: bytearray) -> None:
+    def send(self, model: str, message: Mapping[str, Any], request: bytes, answer: bytearray) -> None:
         """Send a copy, or drop it.
 
         Args:
             model: name of the served model.
-            said: facts of the request.
+            message: facts of the request.
             request: body of the request.
             answer: body of the response.
         """
@@ -113,7 +113,7 @@ class MirrorLink:
         elif writer.transport.get_write_buffer_size() > _MOST_UNSENT:
             self.drop(model, "not_taken")
         else:
-            writer.write(pack({"copy": {"model": model, **said}}, request, answer))
+            writer.write(pack({"copy": {"model": model, **message}}, request, answer))
 
     def drop(self, model: str, reason: str) -> None:
         """Count a dropped copy, for a later report to the mirror process."""
@@ -126,7 +126,7 @@ class MirrorLink:
                 reader, writer = await asyncio.open_unix_connection(str(self._path))
                 try:
                     writer.write(pack({"dropped": self._take_dropped(), **question}))
-                    return (await read_frame(reader)).said
+                    return (await read_frame(reader)).message
                 finally:
                     writer.close()
         return None

@@ -103,7 +103,7 @@ class Mirror:
             self._start(frame, ask)
 
     async def _compare(self, frame: MirrorFrame, ask: Ask) -> None:
-        said = frame.said["copy"]
+        said = frame.message["copy"]
         path = said["path"]
         body = _as_asked(frame.request, path, self.to)
         drawn = body is not None and is_drawn(body, self.settings.defaults.given)
@@ -211,19 +211,19 @@ class MirrorReceiver:
             writer.close()
 
     def _take(self, frame: MirrorFrame, writer: asyncio.StreamWriter) -> None:
-        for model, reason, count in frame.said.get("dropped", ()):
+        for model, reason, count in frame.message.get("dropped", ()):
             if (mirror := self._mirror(model)) is not None:
                 mirror.drop(reason, count)
-        if "copy" in frame.said:
-            mirror = self._mirror(frame.said["copy"]["model"])
+        if "copy" in frame.message:
+            mirror = self._mirror(frame.message["copy"]["model"])
             if mirror is not None:
                 mirror.take(frame, self._ask, sum(each.waiting_bytes for each in self._mirrors.values()))
-        elif "report" in frame.said:
-            mirror = self._mirror(frame.said["report"])
+        elif "report" in frame.message:
+            mirror = self._mirror(frame.message["report"])
             writer.write(pack({} if mirror is None else mirror.as_json(len(self._processes))))
-        elif "stays" in frame.said:
+        elif "stays" in frame.message:
             self._processes.add(writer)
-        elif "metrics" in frame.said:
+        elif "metrics" in frame.message:
             writer.write(pack({"page": metrics_page(self._known())}))
 
     def _known(self) -> list[Mirror]:

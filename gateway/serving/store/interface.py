@@ -150,8 +150,8 @@ class Store(Protocol):
         """
         ...
 
-    async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
-        """Read the log of a document from place ``after`` on, counted from 0, at most ``most`` entries; [] if gone."""
+    async def entries(self, owner: str, key: str, after: int, limit: int) -> list[bytes]:
+        """Read the log of a document from place ``after`` on, counted from 0, at most ``limit`` entries; [] if gone."""
         ...
 
     async def close(self) -> None:
@@ -201,7 +201,7 @@ def document_bytes(owner: str, key: str, data: bytes) -> int:
 
 
 def entries_bytes(entries: Sequence[bytes]) -> int:
-    """The bytes that entries of a log count."""
+    """The bytes of a log's entries that count towards ``StoreBounds.max_bytes``."""
     return sum(map(len, entries)) + ENTRY_BYTES * len(entries)
 
 

@@ -58,9 +58,9 @@ class MeteredStore:
         """See `Store.append`."""
         return await self._written("append", sum(map(len, entries)), self._store.append(owner, key, entries))
 
-    async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
+    async def entries(self, owner: str, key: str, after: int, limit: int) -> list[bytes]:
         """See `Store.entries`."""
-        return await self._counted("entries", self._store.entries(owner, key, after, most))
+        return await self._counted("entries", self._store.entries(owner, key, after, limit))
 
     async def close(self) -> None:
         """See `Store.close`."""

@@ -200,13 +200,13 @@ class RedisStore:
         (count,) = await self._write(self._append, [key], _member(owner, key), added, *entries)
         return count
 
-    async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
+    async def entries(self, owner: str, key: str, after: int, limit: int) -> list[bytes]:
         """See `Store.entries`."""
-        if most < 1:
+        if limit < 1:
             return []
         async with self._guarded(), self._redis.pipeline(transaction=False) as both:
             both.exists(_at("doc", owner, key))  # Redis may have taken one of the two where its memory was short
-            both.lrange(_at("log", owner, key), after, after + most - 1)
+            both.lrange(_at("log", owner, key), after, after + limit - 1)
             there, found = await both.execute()
         return found if there else []
 

@@ -169,12 +169,12 @@ class SqliteFile:
         self._trim_on(more)
         return row.entries + len(entries)
 
-    def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
+    def entries(self, owner: str, key: str, after: int, limit: int) -> list[bytes]:
         """See `Store.entries`."""
         found = self._base.execute(
             "SELECT entries.data FROM documents JOIN entries ON document = id"
             " WHERE owner = ? AND key = ? AND written >= ? AND place >= ? ORDER BY place LIMIT ?",
-            (owner, key, self._horizon(), after, max(0, most)),
+            (owner, key, self._horizon(), after, max(0, limit)),
         )
         return [data for (data,) in found]
 
@@ -400,9 +400,9 @@ class SqliteStore:
         """See `Store.append`."""
         return await self._run(lambda file: file.append(owner, key, entries))
 
-    async def entries(self, owner: str, key: str, after: int, most: int) -> list[bytes]:
+    async def entries(self, owner: str, key: str, after: int, limit: int) -> list[bytes]:
         """See `Store.entries`."""
-        return await self._run(lambda file: file.entries(owner, key, after, most))
+        return await self._run(lambda file: file.entries(owner, key, after, limit))
 
     async def close(self) -> None:
         """See `Store.close`."""

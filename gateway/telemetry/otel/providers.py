@@ -71,7 +71,7 @@ class OpenTelemetry:
 
 
 def _resource(settings: TelemetrySettings, version: str) -> Resource:
-    """Who sends: one instance for each process, for their metrics are sums of their own."""
+    """Make the resource of the signals, with an instance id for each process, because each sums its own metrics."""
     found = Resource.create({SERVICE_VERSION: version, SERVICE_INSTANCE_ID: str(uuid.uuid4())})
     name = settings.service_name
     if name is None and str(found.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service"):
@@ -97,7 +97,7 @@ def _meter_provider(settings: TelemetrySettings, resource: Resource) -> MeterPro
 
 
 def _endpoint(settings: TelemetrySettings, signal: str) -> str | None:
-    """Where a signal goes; None leaves it to the variables of OpenTelemetry."""
+    """The URL for a signal; None where OpenTelemetry's environment variables set it."""
     if settings.endpoint is None or os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"):
         return None
     return f"{settings.endpoint.rstrip('/')}/v1/{signal}"

@@ -168,7 +168,7 @@ class OtelTrace:
         finally:
             span.end()
 
-    def asked(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    def capture_messages(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """See ``RequestTrace``."""
         if self.content:
             said = [
@@ -276,7 +276,7 @@ def _method(scope: Any) -> str:
 
 
 def _name(scope: Any) -> str:
-    """How a span begins its name: methods are what clients write, and their number is bounded."""
+    """The HTTP method for a span's name; ``HTTP`` for a non-standard one, so that names are bounded."""
     return scope["method"] if scope["method"] in names.METHODS else "HTTP"
 
 
@@ -305,7 +305,7 @@ def _of_request(scope: Any) -> dict[str, str | int]:
 
 
 def _asked(request: GenerationRequest | EncoderRequest) -> dict[str, Any]:
-    """What a request asks for in numbers; its stop strings are text of the client's."""
+    """The numeric parameters of a request, without its stop strings, which are the client's text."""
     params = request.params
     if isinstance(params, EncoderParams):
         dimensions = {} if params.dimensions is None else {names.DIMENSIONS: params.dimensions}

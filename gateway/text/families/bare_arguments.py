@@ -147,15 +147,16 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
 def row_format(
     tool: Tool, hold: Callable[[str, Mapping[str, Any]], Format | None], *, begin: str, between: str
 ) -> Format | None:
-    """Make the format of a tool's arguments in a row, those that may be missing last.
+    """Make the format of a list of a tool's arguments: first the required ones, then the optional ones.
 
-    None where an argument cannot be constrained, may have another name, or where too many may all be missing.
+    None where an argument cannot be constrained, where further names are allowed, and where all arguments of a long
+    list are optional.
 
     Args:
         tool: the tool.
         hold: makes the format of an argument, with its name; see ``held_arguments``.
-        begin: text before the first.
-        between: text between two.
+        begin: text before the first argument.
+        between: text between two arguments.
     """
     held = held_arguments(tool, hold)
     if held is None:
@@ -235,6 +236,6 @@ def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _references(schema: Mapping[str, Any]) -> list[str]:
-    """Where the references of a schema lead: the first part of each path."""
+    """The first part of the path of each ``$ref`` in a schema."""
     # Quotes inside of strings are escaped, so that this is found as a key alone.
     return re.findall(r'"\$ref": "(?:#/)?([^"/]*)', dumps(schema))

@@ -226,9 +226,9 @@ def _unread(family: Family, evidence: ModelEvidence) -> dict[str, str]:
 
 
 def reads(family: Family, written: WrittenCall) -> bool:
-    """Tell whether a family reads a written call as this call, and nothing of it as content.
+    """Tell whether a family's parser returns exactly the written call, without content.
 
-    Control tokens at its end that the family does not ask for are the end of the turn, which engines leave out.
+    Control tokens at the end of the text are removed unless the family needs them: engines do not return them.
     """
     plan = ToolPlan(tools=(EXAMPLE,), choice="auto")
     preparation = family.prepare(plan, written.prompt)

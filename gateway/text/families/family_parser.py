@@ -162,11 +162,11 @@ class FamilyParser:
         self.emitter.finish()
         return self.emitter.take()
 
-    def content_until(self, *wanted: str) -> Steps[str | None]:
-        """Read content up to one of ``wanted``, or the end; returns the found text. Other markers are dropped."""
-        markers = self.markers.also(*wanted)
+    def content_until(self, *ends: str) -> Steps[str | None]:
+        """Read content up to one of ``ends``, or the end; returns the found text. Other markers are dropped."""
+        markers = self.markers.also(*ends)
         while (marker := (yield from self.source.until(markers, self.emitter.content))) is not None:
-            if marker in wanted:
+            if marker in ends:
                 break
             yield from self.grammar.skip(self.source, marker)
         return marker
@@ -253,10 +253,10 @@ class FamilyParser:
         return True
 
     def broken(self, call: FormingCall) -> None:
-        """End a broken call: the text since ``begin_call`` is content (inside reasoning: reasoning).
+        """End a broken call: emit its text since ``begin_call`` as content, or as reasoning within reasoning.
 
-        Of a call that the token limit has cut, the header is not shown, nor a cut marker. A call that was emitted stays
-        as it is; nothing is emitted twice.
+        The header and an incomplete marker of a call that the token limit has cut are left out. Nothing is emitted for
+        a call that was already emitted.
         """
         raw = self.source.recorded()
         if call.started:

@@ -31,12 +31,12 @@ _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 @dataclass(frozen=True, kw_only=True)
 class GemmaCalls(Grammar):
-    """Reads calls in this form.
+    """Reads calls in Gemma's form.
 
     Attributes:
-        call: its ``ARGUMENTS`` has the opening brace: ``call:NAMEARGUMENTS}`` between the markers.
+        call: the form between the markers, ``call:NAMEARGUMENTS}``; ``ARGUMENTS`` includes the opening brace.
         quote: the token on both sides of a string.
-        typed: whether arguments of other types stand between these tokens, too: the tool's schema tells their types.
+        typed: whether arguments of other types are quoted, too; the tool's schema then gives their types.
     """
 
     quote: str

@@ -33,7 +33,7 @@ _HEADER = re.compile(
 
 
 def _place(prompt: str) -> tuple[str, bool]:
-    """Where a prompt leaves off: what it has of the last message's header, and whether the message itself has begun."""
+    """Return the header of the prompt's last message as far as written, and whether that message's text has begun."""
     header, message, _ = prompt.rpartition(_START)[2].rpartition(_END)[2].partition(_MESSAGE)
     return header, bool(message)
 

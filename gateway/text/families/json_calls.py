@@ -70,7 +70,7 @@ class JsonCalls(Grammar):
 
     @property
     def opening(self) -> Sequence[str]:
-        """The markers, the header's marker, and the word."""
+        """The texts that may begin a call: the markers, the header's first marker, and the word."""
         return (*self.opens, *self._header[:1], *filter(None, [self.word]))
 
     @property

@@ -52,9 +52,9 @@ class Markers:
         return len(text) if begins is None else begins.start()
 
     def cut_off(self, text: str) -> str:
-        """Remove the beginning of a marker from the end of a text that the token limit has cut.
+        """Remove an incomplete marker from the end of a text that the token limit has cut.
 
-        A single character, or the beginning of a word, stays: it says nothing.
+        A single character, or a letter and what follows it, stays, because it may as well be text.
         """
         begun = self.begun(text)
         return text if len(text) - begun < 2 or text[begun].isalpha() else text[:begun]

@@ -41,7 +41,7 @@ class NestedTags(Grammar):
         return self.opens[0]
 
     def read_block(self, parser: FamilyParser) -> Steps[None]:
-        """Read a section behind the token before its tag, or a call."""
+        """Read a section of calls or a single call, after the token that opens its tag."""
         source, section = parser.source, False
         more: str | None = self._word
         while more:
@@ -61,7 +61,7 @@ class NestedTags(Grammar):
         return "" if marker else (yield from rest_of_tag(source, "</")) and ""
 
     def read_call(self, parser: FamilyParser, call: FormingCall) -> Steps[None]:
-        """Read a call behind the token before its tag; see ``Grammar``."""
+        """Read a call after the token that opens its tag; see ``Grammar``."""
         source = parser.source
         name = yield from _read_tag(source, _CALL, '">')
         call.named(name)

@@ -123,12 +123,12 @@ class CallFormat:
         return [self._several(calls)] if many and self.section[1] else self.each(calls, *self.section)
 
     def alone(self, plan: ToolPlan, *, beside: bool = False) -> Format | None:
-        """Make the format of an answer of calls, at least one; None where arguments cannot be constrained.
+        """Make the format of an answer that is one or more calls; None where arguments cannot be constrained.
 
         Args:
-            plan: plan with the tools. Schemas constrain all of them, those that are not strict as far as possible.
-            beside: whether the format is one alternative of an answer. Then it ends by itself: as one call, or by the
-                section's end, because version 0.1.25 takes no endless row beside a format that ends.
+            plan: plan with the tools. Schemas constrain strict tools exactly, and other tools as far as possible.
+            beside: whether the format is one of several alternatives. Then it is one call or a closed section of calls,
+                because xgrammar 0.1.25 rejects an unbounded list of calls as an alternative to a bounded format.
         """
         calls = self._held(plan.tools, exact=True)
         if calls is None:

@@ -36,11 +36,11 @@ def pieces_of(text: str) -> tuple[str, ...]:
     return tuple(piece.strip() for piece in re.findall(r"<[^<>]*>?|[^<]+", text) if piece.strip())
 
 
-def need(found: _T | None) -> _T:
+def need(value: _T | None) -> _T:
     """Return a found value; None, False or an empty one breaks the call: ``BrokenCallError``."""
-    if not found:
+    if not value:
         raise BrokenCallError
-    return found
+    return value
 
 
 class TextSource:
@@ -139,7 +139,7 @@ class TextSource:
         return not text or (yield from self.choice(text)) is not None
 
     def spaced(self, *texts: str) -> Steps[str | None]:
-        """Read whitespace, then the text of several that comes next, as ``choice`` does."""
+        """Read whitespace, and then one of ``texts`` as ``choice`` does."""
         yield from self.space()
         return (yield from self.choice(*texts))
 

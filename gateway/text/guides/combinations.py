@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gateway.text.guides.keywords import Schema, constants, implied, is_of, same, types_of
 from gateway.text.guides.numbers import common_step, contradiction
-from gateway.text.guides.patterns import PatternMatcher, are_disjoint, fewest
+from gateway.text.guides.patterns import PatternMatcher, are_disjoint, length_range
 from gateway.text.guides.references import followed, resolve
 
 _DEEPEST = 50  # references, combinations and properties within each other; Python's own limit is not far
@@ -291,8 +291,8 @@ class Contradictions:
             return False
         least, most = _ends(plain, "minLength", "maxLength")
         for pattern in patterns:
-            fewer, longest = fewest(pattern)
-            if (most is not None and fewer > most) or (longest is not None and longest < least):
+            shortest, longest = length_range(pattern)
+            if (most is not None and shortest > most) or (longest is not None and longest < least):
                 return True
         return any(are_disjoint(*two) for two in combinations(sorted(patterns), 2))
 

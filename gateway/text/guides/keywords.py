@@ -184,7 +184,7 @@ CONSTRAINTS = frozenset(keyword for row in TABLE for keyword in row.keywords)
 
 
 def never(backend: GuideBackend | None) -> frozenset[str]:
-    """The keywords that a backend does not have."""
+    """The keywords of JSON Schema that a guide backend does not support."""
     return frozenset(
         keyword
         for row in TABLE

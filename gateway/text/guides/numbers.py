@@ -39,13 +39,13 @@ def _least(value: int | float) -> int | float:
     return int(near if near >= value else math.nextafter(near, math.inf))
 
 
-def contradiction(found: Mapping[str, int | float], step: Fraction | None) -> str | None:
+def contradiction(bounds: Mapping[str, int | float], step: Fraction | None) -> str | None:
     """Find the lower bound that leaves no number, or no multiple of a step, below the upper bounds."""
     for lower in ("minimum", "exclusiveMinimum"):
         for upper in ("maximum", "exclusiveMaximum"):
-            if lower not in found or upper not in found:
+            if lower not in bounds or upper not in bounds:
                 continue
-            least, most = exactly(found[lower]), exactly(found[upper])
+            least, most = exactly(bounds[lower]), exactly(bounds[upper])
             opened = lower != "minimum" or upper != "maximum"
             if step is not None:
                 least = Fraction(math.ceil(least / step) if lower == "minimum" else math.floor(least / step) + 1)

@@ -112,8 +112,8 @@ def are_disjoint(one: str, other: str) -> bool:
     return (first_ends and len(first) < len(second)) or (second_ends and len(second) < len(first))
 
 
-def fewest(pattern: str) -> tuple[int, int | None]:
-    """The least number of characters of a matching text, and the greatest where it is known."""
+def length_range(pattern: str) -> tuple[int, int | None]:
+    """The least and the greatest number of characters in a matching text; None for an unknown greatest."""
     characters, ends = _beginning(pattern)
     return len(characters), len(characters) if ends else None
 

@@ -11,7 +11,7 @@ from gateway.text.guides.combinations import Conjunct
 from gateway.text.guides.guide import GuideBackend
 from gateway.text.guides.keywords import CONSTRAINTS, NoValueError, Schema, constants, is_empty, unsupported
 from gateway.text.guides.numbers import INMOST, bounds, common_step, contradiction, few_digits
-from gateway.text.guides.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, fewest, pattern_of, portable
+from gateway.text.guides.patterns import INEXPRESSIBLE, STRING_FORMATS, are_disjoint, length_range, pattern_of, portable
 from gateway.text.guides.references import followed
 
 _MOST_REPEATS = 65_536  # that guides count
@@ -35,7 +35,7 @@ class TypedRewriter(ABC):
 
     @abstractmethod
     def schema(self, schema: Any, path: str, within: Conjunct | None) -> dict[str, Any]:
-        """Rewrite a schema within.
+        """Rewrite a schema, or a part of one, for guides.
 
         Args:
             schema: a well-formed schema.
@@ -125,7 +125,7 @@ class TypedRewriter(ABC):
         """
         for keyword, pattern in patterns.items():
             form = STRING_FORMATS[schema["format"]] if keyword == "format" else None
-            least, most = (form.least, form.most) if form else fewest(pattern)
+            least, most = (form.least, form.most) if form else length_range(pattern)
             if limits.get("maxLength", least) < least:
                 if self._exact:
                     reason = f"a string of this {keyword} has at least {least} characters"

@@ -120,7 +120,7 @@ class ChatTemplate:
 
     @cached_property
     def fault(self) -> str | None:
-        """Why not even one user message can be rendered; None where it can, or must not be."""
+        """Render one user message; returns the fault, None where it is rendered or the template itself rejects it."""
         try:
             rendered = self.render_marked(history(_ASKED, self.abilities(tools=False)))
         except TemplateError as error:

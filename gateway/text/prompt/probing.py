@@ -1,7 +1,7 @@
 """Probes a chat template: renders small conversations of marked texts, and searches the marks.
 
-A pattern over the template's source would have to know how its author writes a condition; a rendering only has to know
-the result. Each probe uses the facts found before, through ``history`` as requests do.
+Authors write the same condition in many ways, so that a search of the template's source would miss some; the rendering
+shows the result. Each probe uses the facts that earlier probes have found, through ``history`` as requests do.
 """
 
 from __future__ import annotations
@@ -76,9 +76,12 @@ _ASK, _ANSWER, _AGAIN = _text("user", "a"), _text("assistant", "a"), _text("user
 
 
 def shows_tools(render: Render, mark: str = "marktool") -> bool:
-    """Tell whether a template shows definitions of tools; ``render`` gets ``PROBE_TOOLS``.
+    """Tell whether a template shows definitions of tools, by a mark in its rendering.
 
-    Whether it shows the definitions that their schemas refer to, ``markdefined`` of ``REFERRING_TOOLS`` tells.
+    Args:
+        render: renders a conversation with ``PROBE_TOOLS``, or with ``REFERRING_TOOLS``.
+        mark: a text of the tools; ``markdefined`` stands in a definition to which the schemas of ``REFERRING_TOOLS``
+            refer.
     """
     conversations: list[Messages] = [[_SYSTEM, _ASK], [_ASK]]
     return any(mark in _text_of(render, messages) for messages in conversations)

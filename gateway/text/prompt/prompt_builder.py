@@ -22,8 +22,8 @@ _KEPT = 8  # templates of requests, which are probed once
 class PromptBuilder:
     """Renders conversations with one template and tokenizes them. Safe to share between threads.
 
-    The template is trusted with BOS: the ids hold its text and nothing more, as Hugging Face's ``apply_chat_template``
-    does it. So BOS is never there twice because a tokenizer would add its own.
+    BOS comes only from the template, as with Hugging Face's ``apply_chat_template``; the tokenizer adds none, so that
+    it is never there twice.
 
     Attributes:
         template: the model's template.
@@ -159,10 +159,10 @@ class PromptBuilder:
         return other if same else dataclasses.replace(prompt, escaped=True)
 
     def as_read(self, prompt: Prompt, *, frames: bool, how: TokenizingContext | None = None) -> Prompt:
-        """Replace the ids of a prompt by those that a server makes from its text.
+        """Replace the ids of a prompt by those that a server's tokenizer makes from its text.
 
-        They are those of ``prompt`` unless the template leaves out what the tokenizer adds, or the tokenizer takes the
-        start of a text otherwise than what follows BOS.
+        They differ if the template omits special tokens that the tokenizer adds, or if the tokenizer treats the start
+        of a text differently from text after BOS.
 
         Args:
             prompt: to be sent as text.

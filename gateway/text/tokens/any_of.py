@@ -10,8 +10,8 @@ from typing import Any
 def any_of(texts: Iterable[str]) -> re.Pattern[str] | None:
     """Compile a pattern that finds the leftmost of many texts, the longest of those that begin there.
 
-    Texts that begin alike are tried together: a plain alternation of a thousand reserved tokens is tried one by one at
-    each character that begins one of them.
+    Texts with a common beginning share a branch of the pattern. A plain alternation of a thousand reserved tokens would
+    try them one by one at each character that begins one of them.
 
     Args:
         texts: texts to find; empty ones are ignored.

@@ -84,7 +84,7 @@ class TokenizingContext(Protocol):
         ...
 
     @property
-    def most(self) -> int:
+    def limit(self) -> int:
         """The most tokens; nothing is tokenized beyond them."""
         ...
 
@@ -117,7 +117,7 @@ class NoBounds:
         recall: the cache of ids; None without one.
     """
 
-    most = 2**62
+    limit = 2**62
     characters = 2**62
 
     def __init__(self, recall: CacheScope | None = None) -> None:
@@ -189,14 +189,14 @@ class SegmentTokenizer:
             how.begin(len(text))
             how.check(count)
             (packed,) = self._packed([(0, "", text, None)], how, count)
-            if (count := count + len(packed) // ID_BYTES) > how.most:
+            if (count := count + len(packed) // ID_BYTES) > how.limit:
                 how.check(count)
             return packed
         pieces, missing, unknown = self._look_up(text, how)
         count += sum(map(len, pieces)) // ID_BYTES
         while missing:
             how.check(count)
-            batch = _batch(missing, how.most - count)
+            batch = _batch(missing, how.limit - count)
             entries = []
             for (place, _, _, key), packed in zip(batch, self._packed(batch, how, count), strict=True):
                 pieces[place] = packed
@@ -208,7 +208,7 @@ class SegmentTokenizer:
             del missing[: len(batch)]
         if recall and unknown:
             recall.keep([(key, b"".join(pieces[first:end])) for first, end, key in unknown])
-        if count > how.most:
+        if count > how.limit:
             how.check(count)
         return b"".join(pieces)
 
@@ -239,9 +239,9 @@ class SegmentTokenizer:
         for _, before, part, _ in batch:
             size += len(part.encode())
             texts.append(before + part)
-        if size > how.most - count:
+        if size > how.limit - count:
             for _, _, part, _ in batch:
-                count += count_beyond(self._backend, part, how.most - count, how.stopped)
+                count += count_beyond(self._backend, part, how.limit - count, how.stopped)
             how.check(count)
         encoded = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         found = []
@@ -277,7 +277,7 @@ def _batch(missing: Sequence[_Missing], most: int) -> Sequence[_Missing]:
 
 
 def count_beyond(
-    backend: tokenizers.Tokenizer, text: str, most: int, stopped: Callable[[], bool] = lambda: False
+    backend: tokenizers.Tokenizer, text: str, limit: int, stopped: Callable[[], bool] = lambda: False
 ) -> int:
     """Count the tokens of a text roughly, by pieces, up to the piece with too many.
 
@@ -285,7 +285,7 @@ def count_beyond(
     """
     count = 0
     for start in range(0, len(text), _PIECE):
-        if count > most or stopped():
+        if count > limit or stopped():
             break
         count += len(backend.encode_batch_fast([text[start : start + _PIECE]], add_special_tokens=False)[0].ids)
     return count

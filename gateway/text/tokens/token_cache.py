@@ -105,7 +105,7 @@ class TokenCache:
         return _PAGE + int.from_bytes(key[:8], "little") % self._buckets * _BUCKET
 
     def _place(self, key: bytes) -> int | None:
-        """Where the index has a key."""
+        """The offset of a key in the index; None where it is absent."""
         bucket = self._bucket(key)
         found = self._memory.find(key, bucket, bucket + _BUCKET)
         return None if found < 0 or (found - bucket) % _PLACE.size else found

@@ -149,7 +149,7 @@ class Tokenizer:
 
     @cached_property
     def obstacle(self) -> str | None:
-        """Why a text is always tokenized whole, as the end of a sentence; None where parts may be cached."""
+        """The reason why parts of texts are not cached, as the end of a sentence; None where they are."""
         try:
             with _failures_of_the_library:
                 return obstacle(self.backend)
@@ -244,10 +244,10 @@ class Tokenizer:
     def _check_size(self, text: str, how: TokenizingContext, count: int) -> None:
         """Count roughly what may be too long; no token is shorter than a byte."""
         how.begin(len(text))
-        if len(text.encode("utf-8", "surrogatepass")) > how.most - count:
-            how.check(count + self.count_beyond(text, how.most - count, how.stopped))
+        if len(text.encode("utf-8", "surrogatepass")) > how.limit - count:
+            how.check(count + self.count_beyond(text, how.limit - count, how.stopped))
 
-    def count_beyond(self, text: str, most: int, stopped: Callable[[], bool] = lambda: False) -> int:
+    def count_beyond(self, text: str, limit: int, stopped: Callable[[], bool] = lambda: False) -> int:
         """Count the tokens of a text roughly, until there are too many.
 
         Pieces of the text are counted separately. A cut adds or removes a token or two next to the cut, so the sum
@@ -256,14 +256,14 @@ class Tokenizer:
 
         Args:
             text: text to count.
-            most: tokens after which the rest is not counted.
+            limit: tokens after which the rest is not counted.
             stopped: returns, before each piece, whether to stop.
 
         Raises:
             TokenizerError: as ``encode``.
         """
         with _failures_of_the_library:
-            return count_beyond(self.backend, text, most, stopped)
+            return count_beyond(self.backend, text, limit, stopped)
 
     def encode_literal(self, text: str, *, at_start: bool = False) -> list[int]:
         """Tokenize ``text``, in which texts of special tokens are ordinary text.
@@ -297,10 +297,10 @@ class Tokenizer:
         return text
 
     def token_bytes(self, index: int) -> bytes:
-        """The exact bytes of a token in the middle of a text; empty for an id outside the vocabulary.
+        """The bytes that a token adds in the middle of a text; empty for an id outside the vocabulary.
 
-        A special token's bytes are its text. Where the decoder drops a space at the very start of a text, that space
-        is in here nevertheless (``IncrementalDetokenizer.contribution`` knows the position).
+        A special token's bytes are its text. A leading space is included, although the decoder may drop it at the
+        start of a text (``IncrementalDetokenizer.contribution`` considers the position).
         """
         known = self._bytes.get(index)
         if known is None:
@@ -308,7 +308,7 @@ class Tokenizer:
         return known
 
     def token_text(self, index: int) -> str:
-        """The readable text of a token: an added token's own, else its bytes as UTF-8, with U+FFFD."""
+        """The text of an added token, or another token's bytes as UTF-8, with U+FFFD for incomplete characters."""
         if index in self._added_ids:
             return self.backend.id_to_token(index) or ""
         return self.token_bytes(index).decode("utf-8", "replace")

@@ -89,11 +89,11 @@ class Dialect(ABC, Generic[Made]):
         """Fill in the most probable result of ``learn``."""
         return models
 
-    async def learn(self, asked: Made, make: Callable[[Models], Made], models: Models) -> Models:
+    async def learn(self, engine: Made, make: Callable[[Models], Made], models: Models) -> Models:
         """Probe an engine for facts that configurations do not tell.
 
         Args:
-            asked: the engine of the models.
+            engine: the engine of the models.
             make: makes another engine.
             models: the models, without learned facts.
 
@@ -101,7 +101,7 @@ class Dialect(ABC, Generic[Made]):
             DiscoveryError: the model cannot be served.
             EngineError: Triton is not available.
         """
-        del asked, make
+        del engine, make
         return models
 
     @abstractmethod
@@ -122,13 +122,13 @@ class Dialect(ABC, Generic[Made]):
 
     @abstractmethod
     def lost(self, models: Models, options: EngineOptions) -> tuple[str, ...]:
-        """List what answers lose, one sentence each, without a capital and without a full stop."""
+        """List what answers lack, one sentence each, without a capital and without a full stop."""
 
     def losses(self, models: Models, options: EngineOptions) -> dict[str, str]:
-        """List what answers lose; nothing for token ids in one response after the other.
+        """List what answers lack, with the remedy of each; empty where answers are streamed token ids.
 
         Returns:
-            The sentence on the cure by loss; empty where no change of the configuration cures it.
+            By the sentence on the loss, the sentence on its remedy; empty where no change of the configuration helps.
         """
         said = self.lost(models, options)
         left = {

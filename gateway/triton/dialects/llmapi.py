@@ -60,7 +60,7 @@ class LlmApiForm:
         return self.text != "whole"
 
     def losses(self) -> tuple[str, ...]:
-        """Features that answers lose, in one sentence each."""
+        """List what answers in this form lack, one sentence each, without a capital and without a full stop."""
         found = ["completion tokens are counted by tokenizing the text again unless the finish reason is length"]
         if not self.streams:
             found.append("the model returns one response, so that a stream has the whole text in one event")
@@ -179,12 +179,12 @@ class LlmApiDialect(TextDialect):
                 "set it to 0"
             )
 
-    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
+    async def learn(self, engine: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Reject a model whose own error says that its settings fail every request; see ``Dialect``."""
         del make
-        error = await ask(asked)
+        error = await ask(engine)
         if error is not None and error.message == LLMAPI_WITH_ADAPTERS:
-            raise DiscoveryError(broken_by_adapters(asked.features.model))
+            raise DiscoveryError(broken_by_adapters(engine.features.model))
         return models
 
     def make(
@@ -322,7 +322,7 @@ class LlmApiReader(ResponseReader):
         chunk.text = "" if raw is None else self._new(raw)
 
     def _new(self, raw: bytes) -> str:
-        """What a response's text adds to the answer.
+        """Return the part of a response's text that is new.
 
         Raises:
             MalformedOutputError: a cumulative text does not continue the one before, or a model that answers once

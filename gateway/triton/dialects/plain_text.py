@@ -201,13 +201,13 @@ class PlainReader(ResponseReader):
     """Reads the responses of one request.
 
     Args:
-        most: requested tokens: counts with a larger sum are not counts of the answer's new tokens.
+        limit: requested tokens: counts with a larger sum are not counts of the answer's new tokens.
         decoupled: whether a request may have several responses, each with new text.
     """
 
-    def __init__(self, most: int, *, decoupled: bool) -> None:
+    def __init__(self, limit: int, *, decoupled: bool) -> None:
         super().__init__(_RETURNED, finishes=False)
-        self._left = most
+        self._left = limit
         self._decoupled = decoupled
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a model may cut its text within a character
 

@@ -52,13 +52,13 @@ class TensorRtLlmDialect(GeneratorDialect):
         ),
     }
 
-    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
+    async def learn(self, engine: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Probe whether the engine has the guides and takes the drafts that it declares; see ``Dialect``."""
         del make
-        if asked.features.guide_types and not await has_guided_decoder(asked):
+        if engine.features.guide_types and not await has_guided_decoder(engine):
             models = replace(models, guided=False)
-        drafts = models.draft is not None or asked.features.max_draft_tokens != 0
-        if drafts and not await takes_drafts(asked, model=models.draft is not None):
+        drafts = models.draft is not None or engine.features.max_draft_tokens != 0
+        if drafts and not await takes_drafts(engine, model=models.draft is not None):
             models = replace(models, drafted=False)
         return models
 
@@ -89,7 +89,7 @@ class TensorRtLlmDialect(GeneratorDialect):
 
 
 def _draft_room(models: Models, options: EngineOptions) -> int:
-    """What a TensorRT engine that was built for drafts keeps free: it cuts answers that would need it, in silence."""
+    """Positions that an engine built for drafts reserves; it silently cuts answers that would need them."""
     own = models.engine is not None and "engine" in models.engine.parameters
     return 0 if own or not models.drafted else options.max_draft_tokens or 0
 

@@ -65,7 +65,7 @@ class TokensDialect(TensorRtLlmDialect):
         return is_engine(model)
 
     def check(self, models: Models, path: EnginePath) -> None:
-        """Reject the setting of another path; see ``Dialect``."""
+        """Reject ``path: ensemble``; see ``Dialect``."""
         if path == "ensemble":
             raise DiscoveryError(f"path: ensemble is configured, but model {models.entry.name!r} is an engine model")
 

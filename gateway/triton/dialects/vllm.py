@@ -88,7 +88,7 @@ class VllmForm:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """Features that answers lose, in one sentence each."""
+        """List what answers in this form lack, one sentence each, without a capital and without a full stop."""
         found = []
         if not self.counts:
             found.append(
@@ -192,16 +192,16 @@ class VllmDialect(TextDialect):
         """Assume the more probable parameter for guides; see ``Dialect``."""
         return replace(models, guide_field=next(iter(_guide_fields(models.entry)), None))
 
-    async def learn(self, asked: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
+    async def learn(self, engine: TokenGenerator, make: Callable[[Models], TokenGenerator], models: Models) -> Models:
         """Find the sampling parameter for guides, which depends on the version, by a token with a guide of each form.
 
         A failure for another reason leaves the assumed one. See ``Dialect``.
         """
-        del asked
+        del engine
         for field in _guide_fields(models.entry):
             found = replace(models, guide_field=field)
-            engine = make(found)
-            error = await ask(engine, guide=smallest_guide(engine.features.guide_types))
+            probed = make(found)
+            error = await ask(probed, guide=smallest_guide(probed.features.guide_types))
             if error is None or error.kind not in REJECTIONS:
                 return found
         return models

@@ -59,7 +59,7 @@ class H2Protocol(asyncio.Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why the connection has ended; None before, and when this side closed it."""
+        """The error that ended the connection; None before, and when this side closed it."""
         return self._core.failure
 
     def start(self, stream: Http2Stream) -> None:
@@ -110,7 +110,7 @@ class H2Protocol(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Read received bytes; many bytes in parts, one in each turn of the loop, so that others run as well."""
+        """Read received bytes; many of them in parts, one in each iteration of the event loop."""
         if len(data) <= _TURN_BYTES and not self._untaken:
             self._take(data)
         else:
@@ -132,7 +132,7 @@ class H2Protocol(asyncio.Protocol):
         core = self._core
         core.receive(data)
         progress = bool(core.streams.woken or core.streams.ended)
-        self._keepalive.heard(progress=progress)
+        self._keepalive.note_received(progress=progress)
         if progress:
             self._tell()
         if core.out or core.outbound.pending:
@@ -143,7 +143,7 @@ class H2Protocol(asyncio.Protocol):
             self.ready.set_result(None)
 
     def eof_received(self) -> None:
-        """Close this side by asyncio, because the server has closed its side."""
+        """Return None, so that asyncio closes the connection after the server has closed its side."""
 
     def connection_lost(self, error: Exception | None) -> None:
         """End requests in flight, once the bytes before are read."""

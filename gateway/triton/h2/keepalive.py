@@ -49,7 +49,7 @@ class KeepAlive:
             self._heard_at = self._loop.time()
             self._timer = self._loop.call_later(self._interval, self._check)
 
-    def heard(self, *, progress: bool) -> None:
+    def note_received(self, *, progress: bool) -> None:
         """Note received data; ``progress``: whether it belongs to a request."""
         self._heard_at = self._loop.time()
         if progress:

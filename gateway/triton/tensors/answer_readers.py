@@ -330,7 +330,7 @@ class TextReader:
     """Reads the responses of one request that carry text only.
 
     Args:
-        most: requested tokens: a larger number is not a count of the answer's tokens.
+        limit: requested tokens: a larger number is not a count of the answer's tokens.
         cumulative: whether each response has all of the text so far.
         counts: outputs with the number of tokens; see ``TextPath``.
         beams: most texts of a response, the best one first.
@@ -340,14 +340,14 @@ class TextReader:
 
     def __init__(
         self,
-        most: int | None = None,
+        limit: int | None = None,
         *,
         cumulative: bool = False,
         counts: tuple[Counts, ...] = ("tokens",),
         beams: int = 1,
     ) -> None:
         self._answered = False
-        self._most = most
+        self._most = limit
         self._text = CumulativeText() if cumulative else None
         self._by_logprobs = "logprobs" in counts
         self._counted = 0  # log-probs so far

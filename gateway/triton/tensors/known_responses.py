@@ -126,7 +126,7 @@ _VARYING = frozenset({"output_ids", "output_log_probs", "top_log_probs_ids", "to
 
 
 def _places(message: bytes, names: Sequence[str], request_id: str) -> tuple[dict[str, _Span], list[_Span]] | None:
-    """Where the varying outputs stand, and all that varies, in order; None where that is not certain.
+    """Find the spans of the varying outputs, by name, and of all that varies, in order; None where uncertain.
 
     It is certain where other bytes in these places make a response that differs in these fields and in no other.
     """
@@ -145,7 +145,7 @@ def _places(message: bytes, names: Sequence[str], request_id: str) -> tuple[dict
 
 
 def _contents(message: bytes, names: Sequence[str]) -> dict[str, _Span] | None:
-    """Where the contents of the varying outputs stand, if they are the end of the response, as fields 6 of field 2."""
+    """Find the spans of the varying outputs' contents, fields 6 of field 2; None unless they end the response."""
     contents = _parse(message).infer_response.raw_output_contents
     places, end = {}, len(message)
     for name, raw in zip(reversed(names), reversed(contents), strict=True):

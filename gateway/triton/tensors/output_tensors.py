@@ -26,7 +26,7 @@ _SCALARS = frozenset({"num_input_tokens"})  # the vLLM backend gives it no dimen
 
 
 class _Form(NamedTuple):
-    """What a response says of one output beside its contents.
+    """The description of one output in a response: all but its contents.
 
     Attributes:
         name: of the output.
@@ -46,7 +46,7 @@ class _Form(NamedTuple):
 
 
 class _Arrangement(NamedTuple):
-    """What is known of outputs that came together.
+    """The checked description of the outputs of a response.
 
     Attributes:
         names: of all, in order.
@@ -68,7 +68,7 @@ class OutputReader:
     differ, and of those the number of bytes is compared.
 
     Args:
-        wanted: names of the outputs to read; others are ignored, as some versions send outputs unrequested (wire
+        names: names of the outputs to read; others are ignored, as some versions send outputs unrequested (wire
             contract 9.2).
         beams: most sequences of a response.
 
@@ -79,8 +79,8 @@ class OutputReader:
 
     __slots__ = ("_arrangements", "_beams", "_wanted", "forms", "single")
 
-    def __init__(self, wanted: tuple[str, ...], beams: int = 1) -> None:
-        self._wanted = frozenset(wanted)
+    def __init__(self, names: tuple[str, ...], beams: int = 1) -> None:
+        self._wanted = frozenset(names)
         self._beams = beams
         self._arrangements = BoundedDict[tuple[bytes, ...], _Arrangement](_MOST_KNOWN)
         self.forms: Mapping[str, _Form] = {}
@@ -101,7 +101,7 @@ class OutputReader:
             found = self._arrange(described, [_known.get(each) or _learn(each) for each in described])
         self.forms, self.single = found.forms, found.single
         if len(contents) != len(described):
-            raise MalformedOutputError(f"{len(contents)} contents of {len(described)} outputs")
+            raise MalformedOutputError(f"the response has {len(described)} outputs but the contents of {len(contents)}")
         outputs = dict(zip(found.names, contents, strict=True))
         for name, length in found.lengths:
             if len(outputs[name]) != length:
@@ -181,15 +181,15 @@ def _learn(described: bytes) -> _Form:
     return form
 
 
-def _check_beams(forms: Mapping[str, _Form], most: int) -> None:
+def _check_beams(forms: Mapping[str, _Form], limit: int) -> None:
     """Compare the outputs that have a part for each beam."""
     ids, length = forms.get("output_ids"), forms.get("sequence_length")
     if ids is None or length is None:
         if ids is not None or length is not None:
             raise MalformedOutputError("only one of output_ids and sequence_length was returned")
         return
-    if not 1 <= ids.beams <= most or length.elements != ids.beams:
-        raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {most} beams")
+    if not 1 <= ids.beams <= limit or length.elements != ids.beams:
+        raise MalformedOutputError(f"output_ids {ids.shape} and sequence_length {length.shape} of {limit} beams")
     values = forms.get("output_log_probs")
     if values is not None and values.beams != ids.beams:
         raise MalformedOutputError(f"output_log_probs {values.shape} beside output_ids {ids.shape}")
@@ -211,10 +211,10 @@ def read_rows(response: service_pb2.ModelInferResponse, name: str) -> NDArray[An
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):
         if output.name == name:
             if output.datatype not in _TYPES or not output.shape:
-                raise _broken(f"{name} has type {output.datatype} and shape {list(output.shape)}")
+                raise _broken(f"{name} must be FP32 or FP16 with dimensions: {output.datatype} {list(output.shape)}")
             size, width = _TYPES[output.datatype].itemsize, int(output.shape[-1])
             if min(output.shape) < 0 or math.prod(output.shape) * size != len(raw):
-                raise _broken(f"{name} has shape {list(output.shape)} and {len(raw)} bytes")
+                raise _broken(f"{name} has {len(raw)} bytes, but its shape is {list(output.shape)}")
             return np.frombuffer(raw, _TYPES[output.datatype]).reshape(-1, width) if raw else None
     return None
 

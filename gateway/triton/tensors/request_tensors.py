@@ -147,13 +147,11 @@ def put_guide(
     request: GenerationRequest,
     abilities: Abilities,
 ) -> None:
-    """Add the guide of the answer (wire contract 2.7).
-
-    The kind ``json`` has no text.
+    """Add the guide of the answer (wire contract 2.7); a guide of the kind ``json`` has no text.
 
     Raises:
-        EngineError: the engine does not take guides of that kind: the C++ backend would ignore it in silence. Or beams
-            are searched, to which TensorRT-LLM does not apply guides.
+        EngineError: the engine has no guides of this kind, or the request uses beam search. TensorRT-LLM would
+            silently ignore the guide in both cases.
     """
     guide = request.params.guide
     if guide is None:

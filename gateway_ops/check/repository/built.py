@@ -31,10 +31,10 @@ def here() -> Machine | None:
     return Machine("", gpus) if gpus else None
 
 
-def as_finding(found: Mismatch, where: str) -> Finding:
+def as_finding(mismatch: Mismatch, where: str) -> Finding:
     """Convert a difference of an engine to a finding."""
-    severity = Severity.ERROR if found.error else Severity.WARNING
-    return Finding(severity, where, f"{found.where}: {found.what}", found.fix)
+    severity = Severity.ERROR if mismatch.error else Severity.WARNING
+    return Finding(severity, where, f"{mismatch.where}: {mismatch.what}", mismatch.fix)
 
 
 def _wanted(model: ModelFolder) -> EngineRequirements:

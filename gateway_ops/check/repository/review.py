@@ -145,7 +145,7 @@ def _check_placeholders(model: ModelFolder) -> Iterator[Finding]:
 
 def _is_mandatory(found: Placeholder, model: ModelFolder) -> bool:
     variable = BY_NAME.get(found.name)
-    if variable is None or not variable.mandatory:
+    if variable is None or not variable.required:
         return False
     # Preprocessing has engine_dir as well, for images, and the engine has tokenizer_dir, for guided decoding.
     stock = stock_model(model) if model.config is not None else None
@@ -158,5 +158,5 @@ def _how_to_fill(found: Placeholder) -> str:
     variable = BY_NAME.get(found.name)
     if variable is None or not variable.key:
         return "Write the value."
-    value = "VALUE" if variable.mandatory else variable.default
+    value = "VALUE" if variable.required else variable.default
     return f"Fill it with fill_template.py {found.name}:{value}, or render the repository from `{variable.key}`."

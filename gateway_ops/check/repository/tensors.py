@@ -51,9 +51,9 @@ def allowed_types(spec: TensorSpec) -> tuple[str, ...]:
     return (spec.datatype,)
 
 
-def fits(left: list[int], right: list[int]) -> bool:
+def fits(dims: list[int], other: list[int]) -> bool:
     """Tell whether Triton accepts one shape for another: as many dimensions, of equal size unless one varies."""
-    return len(left) == len(right) and all(a == b or -1 in (a, b) for a, b in zip(left, right, strict=True))
+    return len(dims) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(dims, other, strict=True))
 
 
 def is_whole(tensor: Any) -> bool:
@@ -61,8 +61,8 @@ def is_whole(tensor: Any) -> bool:
     return bool(tensor.data_type and tensor.dims) and all(size > 0 or size == -1 for size in tensor.dims)
 
 
-def known_tensors(stock: str, kind: str) -> dict[str, TensorSpec]:
-    """The inputs or outputs of a stock model by all their names, old ones among them."""
+def stock_tensors(stock: str, kind: str) -> dict[str, TensorSpec]:
+    """The inputs or outputs of a stock model, by each of their names, current and former."""
     spec = MODELS[stock]
     return {name: tensor for tensor in (spec.inputs if kind == "input" else spec.outputs) for name in tensor.names}
 
@@ -79,7 +79,7 @@ def _mapped(models: Models, name: str) -> dict[str, set[str]]:
 
 
 def _check_kind(model: ModelFolder, stock: str, kind: str, mapped: Set[str]) -> Iterator[Finding]:
-    known, declared = known_tensors(stock, kind), tensors(model, kind)
+    known, declared = stock_tensors(stock, kind), tensors(model, kind)
     needed = _NEEDED[stock][_KINDS.index(kind)]
     absent = {name: spec for name, spec in known.items() if not declared.keys() & {*spec.names}}
     meant: set[str] = set()
@@ -115,7 +115,7 @@ def _check_streaming(model: ModelFolder, stock: str) -> Iterator[Finding]:
     name = _STREAMING.get(stock)
     if name is not None and name not in tensors(model, "input"):
         what = f"It has no input {name!r}: answers cannot be streamed."
-        spec = known_tensors(stock, "input")[name]
+        spec = stock_tensors(stock, "input")[name]
         yield Finding(Severity.WARNING, at_tensor(model, "input"), what, declaration("input", spec))
 
 

@@ -23,7 +23,7 @@ from gateway_ops.check.repository.models import (
     tensors,
     warning,
 )
-from gateway_ops.check.repository.tensors import allowed_types, fits, is_whole, known_tensors
+from gateway_ops.check.repository.tensors import allowed_types, fits, is_whole, stock_tensors
 from gateway_ops.check.repository.version_folders import loaded_versions
 from gateway_ops.repository.difference import datatype_name
 from gateway_ops.repository.model_folders import ModelFolder
@@ -237,7 +237,7 @@ def _check_types(model: ModelFolder, engine: ModelFolder | None) -> Iterator[Fin
     if engine is None or stock_model(engine) != "tensorrt_llm":
         return
     for kind in ("input", "output"):
-        known, other_side = known_tensors(_BLS, kind), tensors(engine, kind)
+        known, other_side = stock_tensors(_BLS, kind), tensors(engine, kind)
         for name, tensor in tensors(model, kind).items():
             other = other_side.get(ENGINE_NAMES.get(name, name))
             if name not in known or other is None or {name, other.name} & (model.unfilled | engine.unfilled):

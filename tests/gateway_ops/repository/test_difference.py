@@ -34,7 +34,7 @@ def compare(deployments_of: Made, tmp_path: Path) -> Compare:
         models = read_repository(tmp_path / "repo")
         theirs = {name: one.config for name, one in models.items()}
         unfilled = {name: one.unfilled_settings for name, one in models.items()}
-        return [str(found) for found in differences(ours, theirs, whole=True, unfilled=unfilled)]
+        return [str(found) for found in differences(ours, theirs, full=True, unfilled=unfilled)]
 
     return changed
 
@@ -107,4 +107,4 @@ def test_of_a_running_server_only_what_a_rendering_sets_counts(deployments_of: M
         for group in config.instance_group:
             group.name = "anything"
     assert list(differences(ours, theirs)) == []
-    assert "default_model_filename" in settings_of(theirs["preprocessing"], whole=True)
+    assert "default_model_filename" in settings_of(theirs["preprocessing"], full=True)

@@ -95,7 +95,7 @@ def test_a_cross_encoder_without_labels_has_as_many_scores_as_transformers_gives
     [
         ({}, "config.json: the architecture is None; --model-dir renders BertModel and BertForSequenceClassification."),
         ({"config.json": BERT | {"architectures": ["LlamaForCausalLM"]}}, "the architecture is LlamaForCausalLM"),
-        ({"config.json": {"architectures": ["BertModel"]}}, "lacks a number or label of a BERT model"),
+        ({"config.json": {"architectures": ["BertModel"]}}, "must have integers as sizes and as keys of id2label"),
         ({"config.json": []}, "config.json does not hold what belongs there."),
         ({"config.json": BERT, "modules.json": [*STEPS, {"type": "a.Dense"}]}, "the module Dense is not computed."),
         ({"config.json": BERT, "1_Pooling/config.json": {"pooling_mode_lasttoken": True}},

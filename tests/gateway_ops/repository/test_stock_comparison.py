@@ -215,7 +215,7 @@ def test_what_stock_templates_give_differs_only_for_the_better(name: str) -> Non
         ours = configurations(deployment.model_copy(update=changed), draft.engine_name if draft else None)
         theirs = renamed(filled_by_hand("1.2.1", hand.values), hand.names)
         found = {
-            f"{one.model} {one.setting}": (one.rendered, one.found)
+            f"{one.model} {one.setting}": (one.rendered, one.existing)
             for one in differences(ours, {name: theirs[name] for name in ours})
             if not is_image(one.setting)
         }
@@ -243,7 +243,7 @@ def test_models_around_this_projects_engines_differ_only_for_the_better(name: st
     }
     own = extensions - {"output_ids", "sequence_length", "BATCH_INDEX", "SEQUENCE_INDEX"}  # wired for every engine
     found = {
-        f"{one.model} {one.setting}": (one.rendered, one.found)
+        f"{one.model} {one.setting}": (one.rendered, one.existing)
         for one in differences({model: ours[model] for model in around}, {model: theirs[model] for model in around})
         if not is_image(one.setting) and not own & set(one.setting.split())
     }

@@ -361,7 +361,7 @@ def test_each_process_sums_what_all_have_written(changes: list[tuple[int, int, i
         own, line = reader.line(model), reader.line(model, caller)
         entries = list(reader.entries(model))
         alone = [entry for entry in entries if not entry.caller]
-        assert reader.standing(own, line) == (
+        assert reader.sums(own, line) == (
             sum(entry.running for entry in alone),
             sum(entry.waiting for entry in alone),
             sum(entry.served for entry in entries if caller and entry.caller == caller),

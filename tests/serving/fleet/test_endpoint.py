@@ -44,7 +44,7 @@ class Worker:
 
     @property
     def takes(self) -> bool:
-        return self.endpoint.takes(self.counts.known([self.endpoint.key])[self.endpoint.key])
+        return self.endpoint.takes(self.counts.counts_of([self.endpoint.key])[self.endpoint.key])
 
     def send(self) -> Route:
         assert self.takes

@@ -270,10 +270,10 @@ async def test_a_model_that_was_replaced_leaves_nothing_behind(folder: Path) -> 
         counts.out(key, 60)
         await former.close()
     await fleets[-1].close()
-    assert not counts.known([key])[key].out
+    assert not counts.counts_of([key])[key].out
     counts.join(7)
     counts.add(7, 1)
-    assert counts.known([7])[7].requests == 1
+    assert counts.counts_of([7])[7].requests == 1
 
 
 async def test_those_that_wait_to_be_retried_are_told_when_there_is_nothing_left_to_try(folder: Path) -> None:

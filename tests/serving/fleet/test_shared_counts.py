@@ -27,10 +27,10 @@ def test_processes_see_what_each_counts_until_it_dies() -> None:
     mine.join(A)
     mine.add(A, 1)
     subprocess.run([sys.executable, "-c", CHILD, str(descriptor)], pass_fds=[descriptor], check=True)
-    known = mine.known([A, B])
+    known = mine.counts_of([A, B])
     assert (known[A].requests, known[A].out, known[B].requests, known[B].out) == (3, False, 5, True)
     supervisor.clear(2)
-    known = mine.known([A, B])
+    known = mine.counts_of([A, B])
     assert (known[A].requests, known[B].requests, known[B].out) == (1, 0, False)
     os.close(descriptor)
 
@@ -40,12 +40,12 @@ def test_out_ends_with_its_time_and_with_a_word() -> None:
     counts = SharedCounts(clock=lambda: now)
     counts.join(A)
     counts.out(A, 5)
-    assert counts.known([A])[A].out
+    assert counts.counts_of([A])[A].out
     counts.out(A, 0)
-    assert not counts.known([A])[A].out
+    assert not counts.counts_of([A])[A].out
     counts.out(A, 5)
     now = 105.1
-    assert not counts.known([A])[A].out
+    assert not counts.counts_of([A])[A].out
 
 
 def test_an_endpoint_that_comes_back_before_it_has_left_counts_as_one() -> None:
@@ -56,13 +56,13 @@ def test_an_endpoint_that_comes_back_before_it_has_left_counts_as_one() -> None:
     counts.out(A, 1e6)
     counts.join(A)
     counts.add(A, 1)
-    assert counts.known([A])[A].requests == 4
+    assert counts.counts_of([A])[A].requests == 4
     counts.add(A, -3)
     counts.out(A, 0)
     counts.leave(A)  # the former one
-    known = counts.known([A])[A]
+    known = counts.counts_of([A])[A]
     assert (known.requests, known.out) == (1, False)
     counts.add(A, 1)
-    assert counts.known([A])[A].requests == 2
+    assert counts.counts_of([A])[A].requests == 2
     counts.leave(A)
-    assert counts.known([A])[A].requests == 0
+    assert counts.counts_of([A])[A].requests == 0

@@ -90,7 +90,7 @@ class ContentBlocks:
             return []
         text, block, events = "".join(self.texts), self.blocks[-1], []
         if kind == "thinking":
-            block["signature"] = signature_of(text, shown=self._shows_thinking)
+            block["signature"] = signature_of(text, has_text=self._shows_thinking)
             block["thinking"] = text if self._shows_thinking else ""
             events.append(self._event("delta", delta={"type": "signature_delta", "signature": block["signature"]}))
         elif kind == "tool_use":
@@ -175,7 +175,7 @@ class MessagesAnswer(ChatAnswer):
         return events
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
-        """See the base."""
+        """Add pieces to the only choice."""
         del index  # there is one choice
         self.feed(pieces, complete=complete)
 
@@ -267,7 +267,7 @@ class MessagesEvents:
         return _written(events)
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base; None where the text must be checked."""
+        """Write text pieces as ``content_block_delta`` events; None where the whole answer must be checked first."""
         if self._answer.parsed:  # its reader has taken the text
             return parsed_events(self._answer.parsed[0].reader, self._passed, self._parsed, write, joined=True)
         delta = self._answer.content.delta(Content)
@@ -282,7 +282,7 @@ class MessagesEvents:
         return _written([last, {"type": "message_stop"}])
 
     def _passed(self) -> PassthroughTemplate | None:
-        """How texts are shown that pass by the parser; None before they have an open block, or where they are not."""
+        """Make the events around unparsed text; None before its content block is open, and where all text is parsed."""
         choice, content = self._answer.parsed[0], self._answer.content
         passing = choice.reader.passing
         delta = None if passing is None else content.delta(passing.kind)

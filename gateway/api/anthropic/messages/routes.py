@@ -60,10 +60,10 @@ def _of(
     return Endpoint(lambda fields: parse(fields, betas), check_turn, translated_plan, prepare, MessagesEvents)
 
 
-def _count(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> bytes:
+def _count(turn: MessagesTurn, plan: ChatPlan, model: GeneratorModel, cancel: threading.Event | None) -> bytes:
     """The number of tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
     with turn.translation.renaming(), too_long():
-        prompt = prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall())
+        prompt = prompts.build(plan.source, parts, model.settings, limit=most, cancel=cancel, recall=model.recall())
     return orjson.dumps({"input_tokens": len(prompt.ids)})

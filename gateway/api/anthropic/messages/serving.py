@@ -160,4 +160,4 @@ def too_long() -> Iterator[None]:
     try:
         yield
     except PromptTooLongError as error:
-        raise BadRequestError(too_many_tokens(error.tokens, error.most), code="context_length_exceeded") from None
+        raise BadRequestError(too_many_tokens(error.tokens, error.limit), code="context_length_exceeded") from None

@@ -15,32 +15,32 @@ from gateway.api.openai.request_json import MOST_CHARACTERS
 _MARK = "gateway-1."
 
 
-def signature_of(reasoning: str, *, shown: bool) -> str:
+def signature_of(reasoning: str, *, has_text: bool) -> str:
     """Make the signature of a thinking block.
 
     Args:
         reasoning: of the block.
-        shown: whether the block has the text itself.
+        has_text: whether the block has the text itself.
     """
-    if shown:
+    if has_text:
         return _MARK
     return _MARK + base64.b64encode(zlib.compress(reasoning.encode("utf-8", "surrogatepass"))).decode()
 
 
-def reasoning_of(signature: Any, most: int = MOST_CHARACTERS) -> str | None:
+def reasoning_of(signature: Any, limit: int = MOST_CHARACTERS) -> str | None:
     """Read the reasoning in a signature; empty for a signature without reasoning.
 
     Args:
         signature: of a client's block.
-        most: bytes of reasoning that are unpacked; None is returned for more.
+        limit: bytes of reasoning that are unpacked; None is returned for more.
     """
     if not isinstance(signature, str) or not signature.startswith(_MARK):
         return ""
     unpacker = zlib.decompressobj()
     try:
         packed = base64.b64decode(signature.removeprefix(_MARK), validate=True)
-        unpacked = unpacker.decompress(packed, most + 1)  # 0 would be no bound
-        if len(unpacked) > most:
+        unpacked = unpacker.decompress(packed, limit + 1)  # 0 would be no bound
+        if len(unpacked) > limit:
             return None
         text = unpacked.decode("utf-8")
     except (binascii.Error, zlib.error, UnicodeDecodeError):

@@ -49,8 +49,8 @@ class MessagesTools:
 
     Attributes:
         functions: the tools of the chat request.
-        paths: where each of them stands in the client's request.
-        parts: paths within the chat request's tools that differ in the client's.
+        paths: the path of each tool in the client's request.
+        parts: paths within a tool of the chat request, with the client's path where it differs.
         left_out: types of tools that no client runs, and fields that are not read.
     """
 
@@ -76,16 +76,16 @@ class MessagesTools:
                 self._hosted[str(given.get("name", shown))] = shown
                 self.left_out.append(f"tools.{shown}")
 
-    def choice(self, given: dict[str, Any] | None) -> dict[str, Any]:
+    def choice(self, fields: dict[str, Any] | None) -> dict[str, Any]:
         """Make the fields of the chat request that say which tools may or must be called.
 
         Args:
-            given: ``tool_choice`` of the client's request.
+            fields: ``tool_choice`` of the client's request.
 
         Raises:
             BadRequestError: when the choice demands a tool that is not there, or cannot be called here.
         """
-        choice = ToolChoice(type="auto") if given is None else _validated(ToolChoice, pruned(given), "tool_choice")
+        choice = ToolChoice(type="auto") if fields is None else _validated(ToolChoice, pruned(fields), "tool_choice")
         self.left_out += [f"tool_choice.{key}" for key in choice.model_extra or ()]
         if choice.type == "tool":
             chosen: Any = {"type": "function", "function": {"name": self._named(choice.name)}}
@@ -133,9 +133,9 @@ class MessagesTools:
         raise no_such_tool(name, "tool_choice.name")
 
 
-def _validated(kind: type[Any], given: dict[str, Any], path: str) -> Any:
+def _validated(kind: type[Any], fields: dict[str, Any], path: str) -> Any:
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(fields)
     except ValidationError as error:
         raise placed(error_of(error), path) from None
 

@@ -112,7 +112,7 @@ def _turn(request: CountTokensRequest, data: dict[str, Any], left_out: Sequence[
     translation = Translation(conversation.origins, tools.paths, fields, parts)
     with translation.renaming():
         chat = chat_request(without_nulls(data))
-    chat.take_stops(MOST_STOPS)
+    chat.limit_stops(MOST_STOPS)
     named = [*_unread(request), *conversation.left_out, *tools.left_out, *left_out]
     return MessagesTurn(chat, translation, tuple(dict.fromkeys(named)), request, tools)
 
@@ -163,13 +163,13 @@ def _open(conversation: ChatMessages, request: CountTokensRequest) -> None:
     conversation.instruct([block.text for block in blocks], "system")
 
 
-def _form(given: dict[str, Any] | None) -> dict[str, Any]:
+def _form(output_config: dict[str, Any] | None) -> dict[str, Any]:
     """The form of the answer; a schema is always held to, as with Anthropic."""
-    if given is None:
+    if output_config is None:
         return {}
-    if given.get("type") != "json_schema":
-        return {"response_format": given}
-    schema = {"name": "output", "schema": given.get("schema"), "strict": True}
+    if output_config.get("type") != "json_schema":
+        return {"response_format": output_config}
+    schema = {"name": "output", "schema": output_config.get("schema"), "strict": True}
     return {"response_format": {"type": "json_schema", "json_schema": schema}}
 
 
@@ -345,7 +345,7 @@ class ChatMessages:
                 message = f"The 'tool_use' block of '{param}' already has a 'tool_result'."
             raise BadRequestError(message, param, _INVALID)
         content = block.content or ""
-        texts = [content] if isinstance(content, str) else [self._readable(part) for part in content]
+        texts = [content] if isinstance(content, str) else [self._as_text(part) for part in content]
         if block.is_error:
             texts = [f"Error: {texts[0]}" if texts and texts[0] else "Error", *texts[1:]]
         self.parts[f"messages[{len(self.messages)}].content"] = f"{path}.content"
@@ -357,14 +357,14 @@ class ChatMessages:
             message = f"Images are not supported ('{path}'); this model only reads text."
             raise BadRequestError(message, path, "unsupported_content_part")
         if block.type in {"document", "search_result"}:
-            return self._readable(block)
+            return self._as_text(block)
         if isinstance(block, TextBlock):
             return block.text
         self.left_out.append(f"content.{block.type[:64]}")
         return ""
 
-    def _readable(self, block: Block) -> str:
-        """What a block says as text: a sentence stands for what is none."""
+    def _as_text(self, block: Block) -> str:
+        """Convert a content block to text; a block that cannot be read as text becomes a sentence that says so."""
         if isinstance(block, TextBlock):
             self.note(block)
             return block.text

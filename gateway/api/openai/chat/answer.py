@@ -46,7 +46,7 @@ class AnswerExpectations:
         return self.structure.fits is not None or bool(self.arguments) or self.demanded
 
     def failure(self, content: str, calls: Sequence[tuple[str, str]]) -> OpenAIError | None:
-        """Why a complete answer does not fulfil the conditions; None when it does.
+        """Make the error of a complete answer that does not fulfil the conditions; None when it does.
 
         Args:
             content: of the answer.
@@ -142,7 +142,7 @@ class ChatAnswer(PendingAnswer):
         self._logprobs: defaultdict[int, list[TokenLogprob]] = defaultdict(list)
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
-        """See the base."""
+        """Add pieces to a choice's text and log-probs."""
         for piece in pieces:
             self._texts[index].append(piece.text)
             self._logprobs[index] += piece.logprobs
@@ -160,7 +160,7 @@ class ChatAnswer(PendingAnswer):
         return self.parsed[index].finish_reason(reason) if self.parsed else reason
 
     def finish_reasons(self) -> list[str]:
-        """See the base."""
+        """The finish reason of each choice; ``tool_calls`` for one that ended with calls."""
         return [self.finish_reason(index) for index in range(len(self.generations))]
 
     def usage(self, group: Generations) -> Usage:
@@ -271,7 +271,7 @@ class ChunkWriter:
         return (self._head + self._closing(usage) if self._include_usage else b"") + DONE
 
     def _closing(self, usage: Usage | None) -> bytes:
-        """What ends a chunk behind its choice, with the usage so far where that is wanted."""
+        """The bytes of a chunk after its choice, with the usage so far where the client requested it."""
         if usage is None:
             return self._close
         return b'],"usage":' + orjson.dumps(completion_usage(usage)) + b"}\n\n"
@@ -458,7 +458,7 @@ class ChatEvents(ChoiceEvents[ChatChunkWriter]):
         return b"".join(parts)
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base."""
+        """Write pieces as chunks; None for several choices, padding, and text that is checked at the end."""
         answer = self._answer
         writer = self._writer
         if self._texts is not None or answer.padded or len(answer.generations) > 1:

@@ -301,9 +301,9 @@ class ChatCompletionRequest(GenerationFields):
     _waits: bool = PrivateAttr(default=False)
     _most_stops: int = PrivateAttr(default=4)
 
-    def take_stops(self, most: int) -> None:
-        """Set the most stop strings of another API; the operator's setting replaces it."""
-        self._most_stops = most
+    def limit_stops(self, limit: int) -> None:
+        """Set another API's greatest number of stop strings; the operator's setting replaces it."""
+        self._most_stops = limit
 
     def take_turns(self) -> None:
         """Note that the request may be queued, so that its tier has an effect."""
@@ -334,7 +334,7 @@ class ChatCompletionRequest(GenerationFields):
         return offered(self.tools, self.tool_choice, self.functions, self.function_call)
 
     def own_params(self) -> dict[str, Any]:
-        """See the base."""
+        """The parameters whose form in a chat request differs, such as ``logprobs`` and ``max_completion_tokens``."""
         own: dict[str, Any] = {
             "logprobs": self.logprobs or (self.best_of is not None and self.candidates > self.n),
             "top_logprobs": self.top_logprobs or 0,
@@ -362,7 +362,7 @@ class ChatCompletionRequest(GenerationFields):
         return _TIERS.get(self.service_tier, "default")
 
     def names(self, guided_by: str | None) -> dict[str, str]:
-        """See the base."""
+        """Map the engine's names as the base does; the prompt is ``messages``."""
         names = super().names(guided_by)
         if self.logprobs:
             names.pop("logprobs", None)

@@ -259,7 +259,7 @@ async def prepare_generations(
     record: RequestRecord,
     *,
     clamp: bool = False,
-    most: int | None = None,
+    max_tokens: int | None = None,
 ) -> PreparedChat:
     """Build the prompt and prepare the generations, without sending anything yet.
 
@@ -269,10 +269,10 @@ async def prepare_generations(
         model: that is asked.
         record: of the HTTP request.
         clamp: whether a limit of tokens beyond the context is clamped, whatever the operator's policy.
-        most: tokens to generate in place of the request's limits, which still cut the prompt; None keeps them.
+        max_tokens: tokens to generate in place of the request's limits, which still cut the prompt; None keeps them.
 
     Raises:
-        BadRequestError: when the engine cannot give what is asked, or calls cannot be read from its answers.
+        BadRequestError: when the engine does not support what is requested, or calls cannot be read from its answers.
         EngineError: when the model is not ready, or the prompt is too long.
         TemplateError: when the chat template rejects the messages.
     """
@@ -286,8 +286,8 @@ async def prepare_generations(
         None if request.truncate_prompt_tokens is None else request.truncation(params),
         params.cache_salt,
     )
-    if most is not None:
-        params = dataclasses.replace(params, max_tokens=most, min_tokens=0)
+    if max_tokens is not None:
+        params = dataclasses.replace(params, max_tokens=max_tokens, min_tokens=0)
     readers = [choice.reader for choice in parsed] if parsed else ()
     affinity = model.affinity(plan.source, request.prompt_cache_key or record.session)
     generations = await model.generate(

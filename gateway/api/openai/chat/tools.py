@@ -97,7 +97,7 @@ class CustomTool(RequestPart):
 
 
 class ChosenTool(RequestPart):
-    """The name of a tool."""
+    """The tool in a ``tool_choice``."""
 
     name: str
 
@@ -150,7 +150,7 @@ class AllowedTools(RequestPart):
 
 
 class AllowedChoice(RequestPart):
-    """The choice among some of the tools."""
+    """A ``tool_choice`` that restricts the model to some of the tools."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedTools

@@ -44,7 +44,7 @@ class CompletionAnswer(PendingAnswer):
         self._rows: list[list[LogprobRow]] = [[] for _ in choices]
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
-        """See the base."""
+        """Add pieces to a choice's text and log-prob rows."""
         del complete
         text, rows = self.choices[index].take(pieces)
         self._texts[index].append(text)
@@ -57,7 +57,7 @@ class CompletionAnswer(PendingAnswer):
         return dataclasses.replace(usage, completion_tokens=0, estimated=False) if nothing else usage
 
     def finish_reasons(self) -> list[str]:
-        """See the base."""
+        """The finish reason of each choice; valid at the end."""
         return [choice.finish_reason for choice in self.choices]
 
     async def body(self, group: Generations) -> bytes:
@@ -163,7 +163,7 @@ class CompletionEvents(ChoiceEvents[CompletionChunkWriter]):
         return b"".join([self._take(index, pieces, usage, complete=complete) for index, pieces, complete in ready])
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base."""
+        """Write pieces as chunks; None before the opening, and for several choices or more than text."""
         special = self._writer.wants_usage or self._answer.padded or not self._opened
         plain = len(self._answer.choices) == 1 and self._answer.choices[0].plain and not special
         return self._writer.forward(write) if plain else None

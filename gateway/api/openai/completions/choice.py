@@ -220,21 +220,21 @@ class ChoiceReader:
     """
 
     def __init__(
-        self, running: Generation, prepared: PreparedPrompt, shown: VisibleParts, tokenizer: Tokenizer
+        self, running: Generation, prepared: PreparedPrompt, parts: VisibleParts, tokenizer: Tokenizer
     ) -> None:
         """Begin before anything was generated.
 
         Args:
             running: the generation.
             prepared: its prompt.
-            shown: the parts that the choice shows.
+            parts: the parts that the choice shows.
             tokenizer: of the model.
         """
         self.running = running
         self.prepared = prepared
         self.logprob_sum = 0.0
         self.tokens = 0
-        self._shown = shown
+        self._shown = parts
         self._tokenizer = tokenizer
         self._writer = LogprobWriter(len(prepared.text))
         self._ended = False

@@ -101,7 +101,7 @@ class CompletionRequest(GenerationFields):
         return _sources(self.prompt, add_special_tokens=self.add_special_tokens)
 
     def own_params(self) -> dict[str, Any]:
-        """See the base."""
+        """The parameters whose form in a completion request differs, such as ``logprobs`` and ``echo``."""
         own: dict[str, Any] = {
             "logprobs": self.logprobs is not None or self.candidates > self.n,
             "top_logprobs": self.logprobs or 0,
@@ -115,7 +115,7 @@ class CompletionRequest(GenerationFields):
         return own
 
     def names(self, guided_by: str | None) -> dict[str, str]:
-        """See the base."""
+        """Map the engine's names as the base does; ``logprobs`` and ``echo`` both request log-probs."""
         names = super().names(guided_by)
         if self.logprobs is not None:
             names |= {"logprobs": "logprobs", "top_logprobs": "logprobs"}

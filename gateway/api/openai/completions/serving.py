@@ -66,7 +66,11 @@ def check_completion(request: CompletionRequest, model: GeneratorModel) -> tuple
 
 
 def _check_echo(request: CompletionRequest, how: Capability) -> None:
-    """Whatever the policy: log-prob lists without the prompt's would be taken for lists with them."""
+    """Check that the engine has the prompt's log-probs; they are required under each policy for unsupported parameters.
+
+    Raises:
+        BadRequestError: the engine has no log-probs of the prompt, or fewer alternatives than requested.
+    """
     if not request.echo or request.logprobs is None:
         return
     if how.how == "impossible":
@@ -92,7 +96,7 @@ async def prepare(
         record: of the HTTP request.
 
     Raises:
-        BadRequestError: when the engine cannot give what is asked.
+        BadRequestError: when the engine does not support what is requested.
         EngineError: when the model is not ready, or a prompt is too long.
     """
     return CompletionAnswer(request, await _choices(request, plan, model, record), plan.names)

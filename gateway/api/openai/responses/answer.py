@@ -95,7 +95,7 @@ class ResponsesAnswer(ChatAnswer):
         return events
 
     def take(self, index: int, pieces: Sequence[Piece], *, complete: bool) -> None:
-        """See the base."""
+        """Add pieces to the only choice."""
         del index  # there is one choice
         self.feed(pieces, complete=complete)
 
@@ -131,7 +131,7 @@ class ResponsesAnswer(ChatAnswer):
         return body
 
     async def keep(self, usage: Usage | None) -> None:
-        """See the base."""
+        """Store the response, if it is ``kept``; after a reported error, a failure of the store is ignored."""
         if not self.kept:
             return
         if usage is not None:
@@ -143,7 +143,7 @@ class ResponsesAnswer(ChatAnswer):
                 await self._keep()
 
     def leave(self) -> None:
-        """See the base."""
+        """Store a response that is ``kept`` and has no stored end; one that has not ended is stored as cancelled."""
         response_store = self._turn.response_store
         if response_store is not None and self.kept and self.announced and not self._written:
             if self.end is None:
@@ -172,7 +172,7 @@ class ResponsesAnswer(ChatAnswer):
             expected: the version of its document, 0 where the document is new.
 
         Raises:
-            LostError: the document has another version: the response was ended or deleted elsewhere.
+            ResponseLostError: the document has another version: the response was ended or deleted elsewhere.
             OpenAIError: the store cannot be used; or the conversation is gone, or others keep changing it.
         """
         stored, conversation = self.stored_end(), self._turn.conversation
@@ -347,7 +347,7 @@ class ResponsesEvents:
         return written
 
     def forward(self, write: Write) -> Forward | None:
-        """See the base."""
+        """Write pieces as delta events; None for padded streams and for requests that only prewarm the cache."""
         answer = self._answer
         if answer.padded or answer.prewarms:
             return None
@@ -387,7 +387,7 @@ class ResponsesEvents:
         self._unsent = self._written(events)
 
     def _passed(self) -> PassthroughTemplate | None:
-        """How texts are shown that pass by the parser; None before they have an open item."""
+        """Make the events around unparsed text; None before its item is open, and where all text is parsed."""
         choice, items = self._answer.parsed[0], self._answer.items
         passing = choice.reader.passing
         delta = None if passing is None else items.delta(passing.kind)

@@ -115,7 +115,7 @@ class LiveEventLog:
         """Write the waiting events to the store.
 
         Raises:
-            LostError: the response was deleted.
+            ResponseLostError: the response was deleted.
             OpenAIError: 503 where the store cannot be used; the events wait for the next call.
         """
         async with self._flushing:
@@ -362,15 +362,15 @@ class BackgroundRun:
 class BackgroundRuns:
     """The background responses that this process generates."""
 
-    def __init__(self, most: int, registry: Registry, timeouts: TimeoutSettings) -> None:
+    def __init__(self, limit: int, registry: Registry, timeouts: TimeoutSettings) -> None:
         """Begin with none.
 
         Args:
-            most: at a time.
+            limit: at a time.
             registry: of served models.
             timeouts: of streams.
         """
-        self._most = most
+        self._most = limit
         self._registry = registry
         self._timeouts = timeouts
         self._runs: dict[tuple[str, str], BackgroundRun] = {}

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.chat.serving import ChatPlan
-from gateway.api.openai.endpoint import CheckedRequest, answered, name_header, prepared, respond
+from gateway.api.openai.endpoint import CheckedRequest, name_header, prepare, respond, respond_with
 from gateway.api.openai.errors import OpenAIError, from_engine
 from gateway.api.openai.responses.answer import ResponsesAnswer
 from gateway.api.openai.responses.background import BackgroundRuns
@@ -67,10 +67,10 @@ def responses_router(
         begun = await begin_turn(request, registry, metrics, state)
         if begun.request.response_store is not None:
             await begun.request.response_store.check()
-        answer = await prepared(RESPONSES, request, begun)
+        answer = await prepare(RESPONSES, request, begun)
         if begun.request.request.background:
             return await _background(begun, answer, runs, timeouts)
-        return await answered(RESPONSES, request, begun, answer, timeouts)
+        return await respond_with(RESPONSES, request, begun, answer, timeouts)
 
     @router.post("/v1/responses/compact")
     async def compact_response(request: Request) -> Response:
@@ -78,7 +78,7 @@ def responses_router(
         kept = state.of(request.scope)
         cipher = needed(kept.cipher)
         begun = await begin_turn(request, registry, metrics, state, parse_compact_request)
-        answer = await prepared(RESPONSES, request, begun)
+        answer = await prepare(RESPONSES, request, begun)
         work = compacted(answer, begun.request, cipher, begun.record)
         body = await while_connected(request.scope, request.receive, work)
         return Response(body, headers=dict(begun.headers), media_type="application/json")
@@ -94,31 +94,31 @@ def responses_router(
 
 
 async def _background(
-    begun: CheckedRequest[ResponsesTurn, ChatPlan],
+    checked: CheckedRequest[ResponsesTurn, ChatPlan],
     answer: ResponsesAnswer,
     runs: BackgroundRuns,
     timeouts: TimeoutSettings,
 ) -> Response:
     """Begin a background response: it is queued, or followed by its events where a stream is asked for."""
-    response_store = begun.request.response_store
+    response_store = checked.request.response_store
     if response_store is None:
         raise ValueError("a background response that is not stored")
     queued = answer.response("queued")
-    await runs.begin(response_store, answer, dataclasses.replace(begun.record))
-    if not begun.request.stream:
-        return Response(queued, headers=dict(begun.headers), media_type="application/json")
+    await runs.begin(response_store, answer, dataclasses.replace(checked.record))
+    if not checked.request.stream:
+        return Response(queued, headers=dict(checked.headers), media_type="application/json")
     output = StreamOutput()
-    events = follow(runs, response_store, answer.id, -1, begun.record, timeouts.keepalive_s, output)
-    return EventStream(events, begun.headers, output)
+    events = follow(runs, response_store, answer.id, -1, checked.record, timeouts.keepalive_s, output)
+    return EventStream(events, checked.headers, output)
 
 
-def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, left: threading.Event | None) -> bytes:
+def _count(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, cancel: threading.Event | None) -> bytes:
     """The number of tokens of the prompt, which may be too long for an answer."""
     parts = model.parts
     most = prompts.most_tokens(parts)
     try:
         with turn.translation.renaming():
-            prompt = prompts.build(plan.source, parts, model.settings, most=most, left=left, recall=model.recall())
+            prompt = prompts.build(plan.source, parts, model.settings, limit=most, cancel=cancel, recall=model.recall())
     except EngineError as error:
         raise from_engine(error, plan.names()) from None
     return orjson.dumps({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})

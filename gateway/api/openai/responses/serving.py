@@ -45,7 +45,7 @@ async def prepare(turn: ResponsesTurn, plan: ChatPlan, model: GeneratorModel, re
     """Prepare the answer to a Responses request; see ``prepare_generations``."""
     with turn.translation.renaming():
         most = 1 if turn.request.prewarms else None  # the engine's minimum; the token is not returned
-        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True, most=most)
+        prepared = await prepare_generations(turn.chat, plan, model, record, clamp=True, max_tokens=most)
     return ResponsesAnswer(turn, prepared, plan.names, _echoed(turn, model.defaults))
 
 
@@ -113,8 +113,8 @@ async def begin_turn(
     """
     record, kept = record_of(request.scope), state.of(request.scope)
 
-    def check(asked: ResponsesRequest, earlier: PreviousItems) -> CheckedRequest[ResponsesTurn, ChatPlan]:
-        return check_request(RESPONSES, translated(asked, earlier, kept), record, registry, metrics)
+    def check(fields: ResponsesRequest, earlier: PreviousItems) -> CheckedRequest[ResponsesTurn, ChatPlan]:
+        return check_request(RESPONSES, translated(fields, earlier, kept), record, registry, metrics)
 
     def take(body: RequestBody) -> CheckedRequest[ResponsesTurn, ChatPlan] | tuple[ResponsesRequest, RequestBody]:
         asked = parse(body.fields)
@@ -150,15 +150,15 @@ _NEED_STORE: Final = {
 """Parameters that need a store, with the reasons for rejection without one and beside ``store: false``."""
 
 
-def _check_state(asked: ResponsesRequest, *, keeps: bool) -> None:
-    if asked.conversation is not None and asked.previous_response_id is not None:
+def _check_state(fields: ResponsesRequest, *, keeps: bool) -> None:
+    if fields.conversation is not None and fields.previous_response_id is not None:
         message = "'conversation' and 'previous_response_id' cannot be used together; send only one of them."
         raise BadRequestError(message, None, "mutually_exclusive_parameters")
-    if asked.background and asked.prewarms:
+    if fields.background and fields.prewarms:
         message = "'background' cannot be used with 'prompt_cache_options.prewarm', which stores no response."
         raise BadRequestError(message, "background", "invalid_value")
     for name, (nowhere, unkept) in _NEED_STORE.items():
-        if getattr(asked, name) and not keeps:
+        if getattr(fields, name) and not keeps:
             raise BadRequestError(f"The parameter {name!r} is not supported: {nowhere}", name, "unsupported_parameter")
-        if getattr(asked, name) and asked.store is False and not asked.prewarms:
+        if getattr(fields, name) and fields.store is False and not fields.prewarms:
             raise BadRequestError(unkept, name, "invalid_value")

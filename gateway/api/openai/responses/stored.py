@@ -168,7 +168,7 @@ class ResponseStore:
             expected: the document's version so far, 0 for a new document.
 
         Raises:
-            LostError: the document has another version.
+            ResponseLostError: the document has another version.
         """
         return await store_errors_as_503(self.store.put(self.owner, response_id, stored.encoded(), expected=expected))
 
@@ -194,7 +194,7 @@ class ResponseStore:
         """Renew the lease of a running response.
 
         Raises:
-            LostError: the response was ended elsewhere.
+            ResponseLostError: the response was ended elsewhere.
         """
         found = await store_errors_as_503(self.store.get(self.owner, _lease(response_id)))
         if found is None:
@@ -219,13 +219,13 @@ class ResponseStore:
         """Add events to the log of a response.
 
         Raises:
-            LostError: it was deleted.
+            ResponseLostError: it was deleted.
         """
         await store_errors_as_503(self.store.append(self.owner, response_id, events))
 
-    async def events(self, response_id: str, place: int, most: int) -> list[bytes]:
+    async def events(self, response_id: str, place: int, limit: int) -> list[bytes]:
         """Read events of a response from a sequence number on."""
-        return await store_errors_as_503(self.store.entries(self.owner, response_id, place, most))
+        return await store_errors_as_503(self.store.entries(self.owner, response_id, place, limit))
 
 
 def _leased(response_id: str, expected: int) -> DocumentWrite:
@@ -250,15 +250,15 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # already raised to a waiting caller, and logged by the store
 
 
-async def store_errors_as_503(asked: Coroutine[Any, Any, Result]) -> Result:
+async def store_errors_as_503(call: Coroutine[Any, Any, Result]) -> Result:
     """Wait for a call of the store.
 
     Raises:
-        LostError: a document has another version than expected, or is gone.
+        ResponseLostError: a document has another version than expected, or is gone.
         OpenAIError: 503 where the store cannot be used.
     """
     try:
-        return await asked
+        return await call
     except ConflictError:
         raise ResponseLostError from None
     except StoreError as error:
@@ -286,12 +286,12 @@ def references(items: Sequence[InputItem]) -> dict[str, set[str]]:
     return found
 
 
-async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
+async def referred(response_store: ResponseStore, item_ids: dict[str, set[str]]) -> dict[str, dict[str, Any]]:
     """Find items of stored responses; missing items are left out.
 
     Args:
         response_store: of the client.
-        wanted: as ``references`` finds them.
+        item_ids: as ``references`` finds them.
 
     Raises:
         BadRequestError: they are of too many responses, or of too large ones.
@@ -300,11 +300,11 @@ async def referred(response_store: ResponseStore, wanted: dict[str, set[str]]) -
     most = f"{MOST_REFERRED} responses with {MOST_REFERRED_BYTES} bytes"
     message = f"The item references of a request may refer to at most {most} in total."
     too_many = BadRequestError(message, "input", "item_references_too_many")
-    if len(wanted) > MOST_REFERRED:
+    if len(item_ids) > MOST_REFERRED:
         raise too_many
     found: dict[str, dict[str, Any]] = {}
     size = 0
-    for response_id, ids in wanted.items():
+    for response_id, ids in item_ids.items():
         if (stored := await response_store.find(response_id)) is None:
             continue
         size += stored[0].size + len(stored[0].sent)

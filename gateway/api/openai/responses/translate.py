@@ -369,10 +369,10 @@ class _Conversation:
 
     def _output(self, call_id: str, output: Any, path: str) -> None:
         self.renamed[f"messages[{len(self.messages)}].content"] = f"{path}.output"
-        self.put("tool", self._readable(output), path, tool_call_id=call_id)
+        self.put("tool", self._as_text(output), path, tool_call_id=call_id)
 
-    def _readable(self, output: Any) -> Any:
-        """What a tool answered as text: a sentence stands for what is none."""
+    def _as_text(self, output: Any) -> Any:
+        """Convert a tool's output to text; a part that cannot be read as text becomes a sentence that says so."""
         if not isinstance(output, list):
             return output if isinstance(output, str) else "" if output is None else json.dumps(output)
         parts = []

@@ -54,7 +54,7 @@ def tokenize(
     request: TokenizeRequest,
     source: ChatPrompt | TextPrompt,
     model: GeneratorModel,
-    left: threading.Event | None = None,
+    cancel: threading.Event | None = None,
 ) -> bytes:
     """Write the token ids of a text or a conversation as a JSON object, without the engine.
 
@@ -62,7 +62,7 @@ def tokenize(
         request: parsed and validated.
         source: of the prompt.
         model: has the tokenizer.
-        left: set when the client has left.
+        cancel: set when the client has left.
 
     Raises:
         EngineError: UNAVAILABLE while the tokenizer is not loaded.
@@ -72,7 +72,7 @@ def tokenize(
     """
     parts = model.parts
     try:
-        ids = _ids(request, source, model, left)
+        ids = _ids(request, source, model, cancel)
     except EngineError as error:
         if error.kind is not ErrorKind.CONTEXT_LENGTH:
             raise
@@ -84,17 +84,17 @@ def tokenize(
 
 
 def _ids(
-    request: TokenizeRequest, source: ChatPrompt | TextPrompt, model: GeneratorModel, left: threading.Event | None
+    request: TokenizeRequest, source: ChatPrompt | TextPrompt, model: GeneratorModel, cancel: threading.Event | None
 ) -> list[int]:
     parts = model.parts
     most = prompts.most_tokens(parts)
-    bound = prompts.LengthBound(parts, most, left)
+    bound = prompts.LengthBound(parts, most, cancel)
     if isinstance(source, TextPrompt):
         bound.check_source(source)
         ids = list(parts.prompts.text(source.text, add_special_tokens=source.add_special_tokens, how=bound).ids)
         bound.check_count(len(ids))
         return ids
-    ids = list(prompts.build(source, parts, model.settings, most=most, left=left, recall=model.recall()).ids)
+    ids = list(prompts.build(source, parts, model.settings, limit=most, cancel=cancel, recall=model.recall()).ids)
     bound.check_count(len(ids))
     tokenizer = parts.tokenizer
     if request.add_special_tokens and tokenizer.adds_bos and tokenizer.bos_id is not None:
@@ -172,9 +172,9 @@ def _rendered(
     tensors: Callable[[GenerationRequest], list[dict[str, Any]]],
     features: EngineFeatures,
     model: GeneratorModel,
-    left: threading.Event | None = None,
+    cancel: threading.Event | None = None,
 ) -> bytes:
-    del left
+    del cancel
     first, prompt = requests[0], requests[0].prompt
     # These engines draw their own seeds, which are not known, unless a request has one.
     own = features.path not in ("tokens", "ensemble")

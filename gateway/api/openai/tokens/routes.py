@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import Request
 
 from gateway.api.openai.chat.routes import CHAT
-from gateway.api.openai.endpoint import name_header, note_model, prepared, respond
+from gateway.api.openai.endpoint import name_header, note_model, prepare, respond
 from gateway.api.openai.endpoint import parse_and_check as begin_request
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import RequestBody
@@ -50,12 +50,12 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     router = APIRouter(route_class=DirectRoute)
 
     def parse_and_check(
-        request: Request, asked: TokenizeRequest | DetokenizeRequest, body: RequestBody
+        request: Request, fields: TokenizeRequest | DetokenizeRequest, body: RequestBody
     ) -> tuple[_Model, dict[str, str]]:
-        model = tokenizing_model(registry, asked.model)
+        model = tokenizing_model(registry, fields.model)
         note_model(record_of(request.scope), model)
-        metrics.count_ignored(model.name, asked.ignored())
-        return model, name_header("x-ignored-parameters", [*asked.ignored(), *body.replaced])
+        metrics.count_ignored(model.name, fields.ignored())
+        return model, name_header("x-ignored-parameters", [*fields.ignored(), *body.replaced])
 
     @router.post("/tokenize")
     async def create_tokens(request: Request) -> Response:
@@ -97,7 +97,7 @@ def tokens_router(registry: Registry, metrics: Metrics) -> APIRouter:
     async def render_chat_completion(request: Request) -> Response:
         """Show what a chat request would send to the engine, without sending it."""
         begun = await begin_request(CHAT, request, registry, metrics)
-        answer = await prepared(CHAT, request, begun)
+        answer = await prepare(CHAT, request, begun)
         rendered = await while_connected(request.scope, request.receive, render(answer, begun.model))
         return Response(rendered, headers=begun.headers, media_type="application/json")
 
