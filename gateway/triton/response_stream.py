@@ -13,7 +13,6 @@ from gateway.triton.transport import InferCall, TransportError
 
 FINAL = "triton_final_response"
 _END_TIMEOUT_S = 1.0
-_LEAVE_S = 0.1
 _parse = service_pb2.ModelStreamInferResponse.FromString
 
 
@@ -87,16 +86,6 @@ class ResponseStream:
                     pass
             timer.cancel()
         self._ended = True
-
-    def leave(self) -> None:
-        """Cancel the request unless it ends in a moment, as an engine that knows the same stop string does.
-
-        A cancel that meets the end of its stream can kill Triton 2.51 (wire contract 9.1, row 7).
-        """
-        self._call.tap = None
-        if not self._ended:
-            self._ended = True
-            asyncio.get_running_loop().call_later(_LEAVE_S, self._call.cancel)
 
     def close(self) -> None:
         """Cancel the request unless it has ended."""

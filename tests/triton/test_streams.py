@@ -22,7 +22,6 @@ from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, read_pipeline
 from tests.garbage import check_leaves_nothing
-from tests.waiting import until
 
 
 def engine_for(path: str, connection: Connection) -> Engine:
@@ -158,23 +157,6 @@ async def endless(request: Any, context: Any) -> AsyncIterator[Any]:
     while True:
         yield tokens(1)
         await asyncio.sleep(0.01)
-
-
-async def test_a_direct_request_that_is_left_at_its_end_ends_by_itself(connect: Any) -> None:
-    """An engine that knows the stop string ends with it."""
-    left = asyncio.Event()
-
-    async def script(*_: Any) -> AsyncIterator[Any]:
-        yield tokens(1)
-        await left.wait()
-        yield tokens(2, final=True)
-        left.clear()
-
-    server, connection = await connect(script)
-    await leave(engine_for("tokens", connection), "closed")
-    left.set()
-    await until(lambda: not left.is_set() or server.cancelled != [])
-    assert server.cancelled == []
 
 
 @pytest.mark.parametrize("how", ["closed", "task cancelled"])

@@ -163,9 +163,6 @@ class TextEngine(TritonEngine):
             while not stream.final:
                 response = await stream.read()
                 yield reader.read(response, final=stream.final)
-        except GeneratorExit:
-            stream.leave()
-            raise
         except EngineError as error:
             self._connection.report(error)
             raise

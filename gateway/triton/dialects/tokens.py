@@ -174,9 +174,6 @@ class TokensEngine(TritonEngine):
                 chunk = reader.read(response, final=stream.final, message=message)
                 if chunk.ids or chunk.final or chunk.failure or chunk.finish_reason:
                     yield chunk
-        except GeneratorExit:
-            stream.leave()
-            raise
         except EngineError as error:
             self._connection.report(error)
             raise
