@@ -29,15 +29,11 @@ help: ## show this
 up: $(RUNTIME) ## start Triton with its six models and the gateway on port 9000, or with ARGS="--port 9100" on that; Ctrl-C stops both
 	@$(BIN)/gateway up $(ARGS)
 
-# In CI what failed runs once more by itself, at most three failures long: a machine that stalled or a Triton that died
-# (docs/contributing/wire-contract.md, 9.1) fails no run. What failed first is printed all the same.
-again = $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m pytest $(1) $(ARGS) --last-failed --last-failed-no-failures=none --maxfail=3; })
-
 # Compiled modules are kept: without them each process of the tests would spend ten seconds on compiling.
 test $(SUBJECTS) test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # Arguments choose tests; tests/subjects.py has the subjects.
-pytest = $(BIN)/python -m pytest -n $(JOBS) $(1) $(ARGS) $(call again,$(1))
+pytest = $(BIN)/python -m pytest -n $(JOBS) $(1) $(ARGS)
 
 test: $(VENV)/.dev ## run every test that a change of the gateway can break; no GPU and no Docker needed
 	$(call pytest,--subject=gateway -m "not long")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ os.environ["PATH"] += f"{os.pathsep}{Path(__file__).parents[1] / 'build' / 'prog
 
 import certifi
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
@@ -27,10 +28,10 @@ from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each
 from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
 from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
+from tests.shared_tritons import shared, start_again
 from tests.stack import TRANSPORT, GatewayProcess
 from tests.subjects import SUBJECTS, subject_of
 from tests.tiny_model import write_tiny_model
-from tests.triton_probe import takes_streams
 
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"
@@ -60,9 +61,6 @@ _FIRST = (
     "tests/openai/test_document.py", "tests/triton/test_h2_fuzz.py",
 )  # fmt: skip
 _LAST = "tests/faults/test_fairness.py"
-
-_SHARED: list[TritonServer] = []  # that run for the session
-_FAILED: list[str] = []  # tests that failed since the servers were last looked at
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -140,28 +138,23 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Start a shared Triton again that has died or hangs, as Triton 2.51 does now and then (wire contract 9.1)."""
-    suspicious = bool(_FAILED)
-    _FAILED.clear()
-    for server in _SHARED:
-        hangs = suspicious and server.running and not takes_streams(server.grpc_url)
-        if hangs:
-            server.kill()
-        if not server.running:
-            word = "hung" if hangs else server.ending
-            item.user_properties.append(("measured", f"{item.nodeid}: Triton {word} before, it began again"))
-            server.log_path.rename(server.log_path.with_suffix(".died"))
-            server.start()
-            server.wait_ready()
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Run a test; where it failed and a shared Triton died, name both, start that again, and run the test once more."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports) and (endings := start_again()):
+        item.user_properties.append(("measured", f"{item.nodeid} ran twice: {'; '.join(endings)}"))
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the ends of the logs of servers and gateways that a failed test used to its report."""
     report = yield
-    if report.failed:
-        _FAILED.append(item.nodeid)
     if report.failed and isinstance(item, pytest.Function):
         for name, value in item.funcargs.items():
             log = _log_of(value)
@@ -250,24 +243,14 @@ def smollm2_dir() -> Path:
     return ensure_model_folder()
 
 
-def _serve(repository: Path, model_dir: Path, log: Path, embedding: Path | None = None) -> Iterator[TritonServer]:
+def _server(repository: Path, model_dir: Path, log: Path, embedding: Path | None = None) -> TritonServer:
     env = {} if embedding is None else {EMBEDDING_VARIABLE: str(embedding)}
-    server = TritonServer(repository, model_dir=model_dir, env=env, log_path=log)
+    return TritonServer(repository, model_dir=model_dir, env=env, log_path=log)
+
+
+def _start(server: TritonServer, models: Sequence[str] = MODELS) -> None:
     server.start()
-    try:
-        server.wait_ready(MODELS if embedding is None else (*MODELS, EMBEDDING))
-        yield server
-    finally:
-        server.kill()  # quicker than a shutdown, and nothing is left to be kept
-
-
-def _share(started: Iterator[TritonServer]) -> Iterator[TritonServer]:
-    for server in started:
-        _SHARED.append(server)
-        try:
-            yield server
-        finally:
-            _SHARED.remove(server)
+    server.wait_ready(models)
 
 
 @pytest.fixture(scope="session")
@@ -275,7 +258,9 @@ def triton(
     chat_repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TritonServer]:
     """A running Triton on the tiny model."""
-    yield from _share(_serve(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log"))
+    server = _server(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
+    with shared(server, lambda: _start(server)):
+        yield server
 
 
 @pytest.fixture
@@ -284,14 +269,21 @@ def own_triton(chat_repository: Path, tiny_model_dir: Path, tmp_path: Path) -> I
 
     That ends Triton 2.51 now and then (docs/contributing/wire-contract.md, 9.1), and would end the tests beside it.
     """
-    yield from _serve(chat_repository, tiny_model_dir, tmp_path / "triton.log")
+    server = _server(chat_repository, tiny_model_dir, tmp_path / "triton.log")
+    try:
+        _start(server)
+        yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="session")
 def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A running Triton on SmolLM2-135M-Instruct and all-MiniLM-L6-v2."""
     log = tmp_path_factory.mktemp("triton-smollm2") / "triton.log"
-    yield from _share(_serve(REPOSITORY, smollm2_dir, log, ensure_embedding_folder()))
+    server = _server(REPOSITORY, smollm2_dir, log, ensure_embedding_folder())
+    with shared(server, lambda: _start(server, (*MODELS, EMBEDDING))):
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -324,15 +316,9 @@ def scripted_triton(
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
     server = ScriptedServer(chat_repository, model_dir, tmp_path_factory.mktemp("triton-scripted"))
-    server.triton.start()
-    _SHARED.append(server.triton)
-    try:
-        server.triton.wait_ready()
+    with shared(server.triton, lambda: _start(server.triton)):
         _plays.append(server.play)
         yield server
-    finally:
-        _SHARED.remove(server.triton)
-        server.triton.kill()
 
 
 @pytest.fixture(scope="session")
@@ -348,7 +334,8 @@ def llmapi_triton(
     llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LlmapiServer]:
     """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
-    with LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir) as server:
+    server = LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir)
+    with shared(server.triton, server.__enter__):
         _plays.append(server.play)
         yield server
 
@@ -358,7 +345,8 @@ def misconfigured_llmapi_triton(
     llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LlmapiServer]:
     """The same with settings that harm; see `misconfigured`."""
-    with LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir) as server:
+    server = LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir)
+    with shared(server.triton, server.__enter__):
         _plays.append(server.play)
         yield server
 
@@ -368,7 +356,8 @@ def text_triton(
     llmapi_model_dir: Path, _plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TextServer]:
     """A running Triton with models of the vLLM backend and plain text models; see `TextServer`."""
-    with TextServer(tmp_path_factory.mktemp("text-doubles"), llmapi_model_dir, **one_of_each()) as server:
+    server = TextServer(tmp_path_factory.mktemp("text-doubles"), llmapi_model_dir, **one_of_each())
+    with shared(server.triton, server.__enter__):
         _plays.append(server.play)
         yield server
 
@@ -377,9 +366,6 @@ def text_triton(
 def stock_triton(_plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
     """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
     server = StockServer(tmp_path_factory.mktemp("triton-stock"))
-    server.start()
-    try:
+    with shared(server.triton, server.start):
         _plays.append(server.play)
         yield server
-    finally:
-        server.stop()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -26,7 +26,13 @@ def _text(file: str | None) -> str:
 
 
 class GatewayProcess:
-    """``gateway serve`` with the given settings in its environment; a context manager."""
+    """``gateway serve`` with the given settings in its environment; a context manager.
+
+    Attributes:
+        serving: those that run and were ready at their start.
+    """
+
+    serving: ClassVar[set[GatewayProcess]] = set()
 
     def __init__(self, log: Path, **env: str) -> None:
         self.port = free_port()
@@ -59,6 +65,8 @@ class GatewayProcess:
         """Start it, its modules imported already, and wait until it answers (``ready``: until its model does)."""
         self.fork()
         self.wait("/health/ready" if ready else "/health/live", 200, timeout)
+        if ready:
+            self.serving.add(self)
 
     def fork(self) -> None:
         """Start it, its modules imported already, and return at once; see `WarmGateways`."""
@@ -150,6 +158,7 @@ class GatewayProcess:
 
     def stop(self) -> int:
         """SIGTERM, wait, exit status."""
+        self.serving.discard(self)
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)

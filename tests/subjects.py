@@ -15,8 +15,8 @@ _FILES: Final[dict[str, tuple[str, ...]]] = {
     "operators": (
         "bench/", "clients/test_chat_command.py", "clients/test_models_command.py", "clients/test_record_command.py",
         "clients/test_report_command.py", "clients/test_strange_servers.py", "clients/test_top_command.py", "compose/",
-        "gateway_ops/cli/test_plan_fleet.py", "gateway_ops/cli/test_repo.py",
-        "gateway_ops/cli/test_up.py", "gateway_ops/compare/",
+        "gateway_ops/cli/test_commands.py", "gateway_ops/cli/test_plan_fleet.py", "gateway_ops/cli/test_repo.py",
+        "gateway_ops/cli/test_up.py", "gateway_ops/cli/test_usage.py", "gateway_ops/compare/",
         "gateway_ops/engines/", "gateway_ops/launch/", "gateway_ops/local_stack/", "gateway_ops/plan_fleet/",
         "gateway_ops/repository/", "integration/test_compare_equal_models.py", "integration/test_refusals.py",
         "integration/test_rendered_repository.py", "kubernetes/", "release/", "tools/test_fleet_page.py",

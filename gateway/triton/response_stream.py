@@ -12,7 +12,7 @@ from gateway.triton.error_mapping import engine_error, no_final_response
 from gateway.triton.transport import InferCall, TransportError
 
 FINAL = "triton_final_response"
-_TRAILER_TIMEOUT_S = 1.0
+_END_TIMEOUT_S = 1.0
 _parse = service_pb2.ModelStreamInferResponse.FromString
 
 
@@ -65,25 +65,26 @@ class ResponseStream:
         except DecodeError:
             raise engine_error("INTERNAL", "a response that cannot be parsed") from None
         if message.error_message:
+            await self._read_end()
             raise engine_error(None, message.error_message)
         response = message.infer_response
         # Asking a protobuf map for an absent key would add it.
         if FINAL in response.parameters and response.parameters[FINAL].bool_param:
             self.final = True
-            self._call.tap = None
-            await self._read_status()
+            await self._read_end()
         return response
 
-    async def _read_status(self) -> None:
-        # The status follows immediately. A call that is dropped before its status arrives is cancelled, and Triton
-        # would count a cancelled ensemble request as in flight until Triton's shutdown (wire contract 9.1, row 5).
-        if self._call.ended:  # usually true: the status arrives with the response
-            self._ended = True
-            return
-        timer = asyncio.get_running_loop().call_later(_TRAILER_TIMEOUT_S, self._call.cancel)
-        with contextlib.suppress(TransportError):
-            await self._call.read()
-        timer.cancel()
+    async def _read_end(self) -> None:
+        # The status follows immediately. A call that is dropped before its status arrives is cancelled: that can kill
+        # Triton 2.51, and Triton counts a cancelled ensemble request as in flight until its shutdown (wire contract
+        # 9.1, rows 7 and 5).
+        self._call.tap = None
+        if not self._call.ended:  # usually the status arrives with the response
+            timer = asyncio.get_running_loop().call_later(_END_TIMEOUT_S, self._call.cancel)
+            with contextlib.suppress(TransportError):
+                while await self._call.read() is not None:
+                    pass
+            timer.cancel()
         self._ended = True
 
     def close(self) -> None:

@@ -254,6 +254,8 @@ async def test_a_request_goes_elsewhere(encoders: EncoderServer, two: EncoderSer
     model = encoders.model("nim")
     model["triton"] = {"endpoints": endpoints, "model": "nim", "balance": {"slow_start_s": 0}}
     async with serving(model) as gateway:
+        backend = gateway.app.state.registry.get("nim").backend
+        await until(lambda: all(each.condition.ready for each in backend.endpoints))
         two.set("failing")
         for _ in range(8):
             assert (await gateway.embed("nim", TEXTS)).status_code == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import grpc
@@ -54,11 +54,24 @@ async def test_the_final_flag_ends_a_request(connect: Any, path: str, script: li
 
 
 @PATHS
-async def test_a_complete_request_is_not_cancelled(connect: Any, path: str) -> None:
-    server, connection = await connect(lambda *_: play(tokens(1), tokens(2, final=True)))
-    await collect(engine_for(path, connection))
+@pytest.mark.parametrize("last", [tokens(2, final=True), error_message("rejected")], ids=["answered", "rejected"])
+async def test_a_request_that_ends_by_itself_is_not_cancelled(connect: Any, path: str, last: Any) -> None:
+    """A cancel between the last response and the status can kill Triton 2.51."""
+    ended = asyncio.Event()
+
+    async def script(*_: Any) -> AsyncIterator[Any]:
+        try:
+            yield last
+            await asyncio.sleep(0.1)  # while a cancel would arrive
+        finally:
+            ended.set()
+
+    server, connection = await connect(script)
+    with suppress(EngineError):
+        await collect(engine_for(path, connection))
     await connection.background.drain(5)
-    assert len(server.requests) == 1
+    await asyncio.wait_for(ended.wait(), 10)
+    assert server.requests[0].id == "r1"
     assert server.cancelled == []
 
 

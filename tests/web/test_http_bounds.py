@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import tracemalloc
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
@@ -388,7 +390,15 @@ async def test_clients_who_are_turned_away_are_bounded_too() -> None:
 async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, caplog: pytest.LogCaptureFixture) -> None:
     """One that reads slowly is not; the log names the request."""
     ended = asyncio.Event()
-    piece, count = b"x" * 65536, 160
+    piece, count = b"x" * 65536, 64
+    protocol: Any = http_protocol(reject, HttpLimits(unread_s=0.2))
+
+    class SmallBuffer(protocol):  # type: ignore[misc] # made for the test
+        """A kernel that reports what a client reads in small steps, not of a megabyte."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**17)
+            super().connection_made(transport)
 
     async def streams(scope: Scope, receive: Receive, send: Send) -> None:
         del receive
@@ -399,7 +409,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(reads: bool, ca
         await send({"type": "http.response.body", "body": b""})
         ended.set()
 
-    async with served(streams, http_protocol(reject, HttpLimits(unread_s=0.2)), timeout_keep_alive=30) as port:
+    async with served(streams, SmallBuffer, timeout_keep_alive=30) as port:
         client = await Client.of(port)
         client.writer.write(GET)
         if not reads:

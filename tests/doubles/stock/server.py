@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,6 @@ from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 from tests.scripted_engine.replay import Playing
 
 _LOAD_TIMEOUT_S = 60.0
-_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_END_TIMEOUT_S = 20.0
-_POLL_S = 0.01
 
 
 class StockServer(Playing):
@@ -53,16 +49,13 @@ class StockServer(Playing):
         )
 
     def start(self) -> None:
-        """Start the server, without models."""
+        """Start the server with the models that it had before, if any."""
         self.triton.start()
         self.triton.wait_ready([])
-        self._channel = grpc.insecure_channel(self.grpc_url)
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-
-    def stop(self) -> None:
-        """End it at once: a model that hangs would hold it up."""
-        self._channel.close()
-        self.triton.kill()
+        # Not closed: a channel of the session, whose server ends with it.
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(self.grpc_url))
+        for name in self._told:
+            self._tell_to_load(name)
 
     @property
     def grpc_url(self) -> str:
@@ -96,8 +89,6 @@ class StockServer(Playing):
         return self._load(Stock(version, **options), "tensorrt_llm")
 
     def _load(self, stock: Stock, wanted: str, own: str = "", *, accumulate: bool = False) -> str:
-        if not self.triton.running:
-            self._start_again()
         names = {model: stock.name(model) for model in (*TRIO, wanted)} | ({wanted: own} if own else {})
         name = names[wanted]
         if name in self._loaded:
@@ -112,13 +103,7 @@ class StockServer(Playing):
             engine_dir=self._engine_dir(stock.spelling),
             accumulate=accumulate,
         )
-        try:
-            self._tell_to_load(name)
-        except grpc.RpcError as error:
-            if error.code() not in _AWAY or not self._has_died():
-                raise
-            self._start_again()
-            self._tell_to_load(name)
+        self._tell_to_load(name)
         self._told.append(name)
         self._loaded |= set(names.values()) if wanted == "ensemble" else {name}
         return name
@@ -126,20 +111,6 @@ class StockServer(Playing):
     def _tell_to_load(self, name: str) -> None:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
-
-    def _has_died(self) -> bool:
-        """Whether it ends by itself: races of its own do that (docs/contributing/wire-contract.md, 9.1)."""
-        end = time.monotonic() + _END_TIMEOUT_S
-        while self.triton.running and time.monotonic() < end:
-            time.sleep(_POLL_S)
-        return not self.triton.running
-
-    def _start_again(self) -> None:
-        self.triton.log_path.rename(self.triton.log_path.with_suffix(".died"))
-        self.triton.start()
-        self.triton.wait_ready([])
-        for name in self._told:
-            self._tell_to_load(name)
 
     def _engine_dir(self, spelling: Spelling) -> Path:
         folder = self._folder / f"engine-{spelling}"
