@@ -21,7 +21,7 @@ def begin(*, short: bool) -> None:
 
 
 def examples(count: int, short: int | None = None, *, long: int | None = None) -> int:
-    """How many examples a property test takes: of ``count`` a third in a short run, or ``short``; ``long`` in others."""
+    """The examples that a property test takes: short runs ``short`` or a third of ``count``, others ``long`` or all."""
     return (short or -(-count // 3)) if _Run.short else long or count
 
 

@@ -82,7 +82,7 @@ async def prepare(
     a = await find_target(addresses[0], sessions[0], _TIMEOUT_S)
     b = await find_target(addresses[1], sessions[1], _TIMEOUT_S)
     for each in (a, b):
-        if isinstance(wanted, SampleOptions) and not generates(each.entry):
+        if isinstance(source, SampleOptions) and not generates(each.entry):
             what = f"{each.label} does not generate text, and samples are of chats"
             raise TargetError(f"{each.address.side}: {what}: give requests to {EMBEDDINGS} with --requests")
     of_a, of_b = await _learn(a), await _learn(b)
