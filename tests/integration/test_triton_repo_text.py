@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,19 @@ def test_the_last_data_response_carries_the_final_flag(kserve: Kserve, model: st
         assert [answer.final for answer in answers] == [False] * (len(answers) - 1) + [True]
         assert answers[-1].ids
         assert [answer.finish_reason for answer in answers] == [""] * (len(answers) - 1) + ["length"]
+
+
+@pytest.mark.parametrize("model", TEXT_MODELS)
+def test_answers_at_the_same_time_do_not_mix(kserve: Kserve, model: str) -> None:
+    def one(prompt: str) -> tuple[list[int], str]:
+        pieces = kserve.stream(model, text_input=prompt, max_tokens=100, end_id=-1, stream=True)
+        return [token for piece in pieces for token in piece.ids], "".join(piece.text for piece in pieces)
+
+    with ThreadPoolExecutor(len(PROMPTS)) as pool:
+        together = list(pool.map(one, PROMPTS))
+    for ids, text in together:
+        assert text == kserve.detokenize("", ids)
+    assert len({text for _, text in together}) > 1
 
 
 def test_two_streams_on_one_bls_instance_run_side_by_side(triton: TritonServer, kserve: Kserve) -> None:
