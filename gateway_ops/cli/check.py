@@ -23,7 +23,7 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = _FILE,
     model: Annotated[str | None, typer.Option(help="Triton model (ensemble); served model with --conformance.")] = None,
-    task: Annotated[str | None, typer.Option(help="generate, embed, rerank or classify [its configuration's].")] = None,
+    task: Annotated[str | None, typer.Option(help="generate, embed, rerank or classify (as configured).")] = None,
     tokenizer: Annotated[Path | None, typer.Option(help="Tokenizer folder of a model that does not generate.")] = None,
     api_key: ApiKey = None,
     conformance: Annotated[bool, typer.Option("--conformance", help="Test the conformance to OpenAI's API.")] = False,

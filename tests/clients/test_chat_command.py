@@ -88,7 +88,7 @@ def test_a_conversation(stack: GatewayProcess, scripted_triton: ScriptedServer, 
         terminal.expect("Unknown command /nothing; /help lists the commands.")
         terminal.expect("Forgotten.")
         terminal.expect("/save FILE: name a file.")
-        terminal.expect("/quit          leave")
+        terminal.expect("/quit            leave")
         terminal.type("hello")
         terminal.expect(
             "The server rejected the request (404, model_not_found, model): The model 'other' does not exist."

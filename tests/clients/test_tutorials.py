@@ -68,7 +68,7 @@ def test_rerank(tmp_path: Path) -> None:
             assert len(program("rag", 1, gateway.url).strip().splitlines()) == 2
 
 
-@pytest.mark.parametrize("page", ["your-own-triton", "rag", "from-checkpoint", "production-on-kubernetes"])
+@pytest.mark.parametrize("page", ["your-own-triton", "rag", "from-checkpoint"])
 def test_settings_are_settings(page: str) -> None:
     assert Settings.model_validate(settings_of(page)).models
 
@@ -92,14 +92,3 @@ def test_the_deployment_is_rendered_and_planned(tmp_path: Path) -> None:
     plan = ["engine", "plan", str(file), *gpu.split(), "--model-dir", str(model)]
     planned = CliRunner().invoke(app, plan)
     assert planned.exit_code == 0, planned.output
-
-
-def test_the_overlay_of_kubernetes_is_there() -> None:
-    page = (ROOT / f"{TUTORIALS}/production-on-kubernetes.md").read_text(encoding="utf-8")
-    (folder,) = re.findall(r"(?m)^cd (deploy/\S+)$", page)
-    for name in (
-        "kustomization.yaml",
-        *re.findall(r"(?m)^- `(\w+\.yaml)`: ", page),
-        *re.findall(r"`(hpa\.yaml)`", page),
-    ):
-        assert (ROOT / folder / name).is_file()
