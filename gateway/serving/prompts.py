@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from gateway.serving.loading import ModelParts
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, TEMPLATES, ClientLeftError, LongWork
 from gateway.settings import ModelSettings
 from gateway.text.bad_request import BadRequestError
+from gateway.text.client_json import write_client_json
 from gateway.text.families.call_schema import definitions_in_place
 from gateway.text.prompt import RequestTemplate, history
 from gateway.text.prompt.prompt import Prompt
@@ -162,7 +162,7 @@ def _said(source: ChatPrompt) -> int:
 def _nested(source: ChatPrompt) -> int:
     """Roughly the characters of what stands beside the messages."""
     beside = [each for each in (source.tools, source.documents, source.variables) if each]
-    return len(json.dumps(beside, ensure_ascii=False)) if beside else 0
+    return len(write_client_json(beside)) if beside else 0
 
 
 def build(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any, Final
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
+from gateway.text.client_json import write_client_json
 from gateway.text.tokens.any_of import any_of
 
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")
@@ -309,7 +309,7 @@ def with_stand_ins(
 
 def holds_marks(*data: Any) -> bool:
     """Tell whether a string of nested data has the mark of stand-ins, which JSON writes as it is."""
-    return _MARK in json.dumps(data, ensure_ascii=False)
+    return _MARK.encode() in write_client_json(data)
 
 
 def without_marks(data: Any, control_tokens: ControlTokens) -> Any:
