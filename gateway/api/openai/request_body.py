@@ -143,10 +143,7 @@ async def in_turn(request: Request, size: int, work: Callable[[], Parsed]) -> Pa
 
 
 def _check_type(headers: Headers) -> None:
-    given = headers.getlist("content-type")
-    if given == ["application/json"]:  # as usual
-        return
-    media_types = [_media_type(value) for value in given] or [""]
+    media_types = [_media_type(value) for value in headers.getlist("content-type")] or [""]
     if len(set(media_types)) > 1:
         raise _unsupported_type("The request has two different 'Content-Type' headers; send one, 'application/json'.")
     # By CORS a page of any site may send a body without a content type, and so use the engine, without a preflight.
