@@ -9,8 +9,8 @@ import orjson
 
 
 def write_client_json(value: Any) -> bytes:
-    """Write a value that was parsed from a request's JSON, with integers beyond 64 bits as well."""
+    """Write a value that was parsed from a request's JSON, with integers beyond 64 bits and lone surrogates as well."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
