@@ -143,11 +143,12 @@ async def _encoded(
         param = asked.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        if error.item is not None:
+        of_query = error.param == "query"
+        if error.item is not None and not of_query:
             error.param = "input"
-        of_one = _inputs_of(asked) if error.item is None else asked.path(error.item)
-        names = dict.fromkeys(("prompt", "input"), of_one)
-        raise from_engine(error, {**names, "query": _inputs_of(asked, of_query=True)}) from None
+        path = asked.path(error.item or 0, of_query=of_query)
+        named = path.partition("[")[0] if error.item is None else path
+        raise from_engine(error, dict.fromkeys(("prompt", "input", "query"), named)) from None
     record.prompt_tokens = encoded.tokens
     return await _written(endpoint.body(asked, model, encoded))
 
