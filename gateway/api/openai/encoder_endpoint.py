@@ -139,7 +139,7 @@ async def _encoded(
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
-        message = too_many_tokens(error.tokens, error.most) + advice
+        message = too_many_tokens(error.tokens, error.limit) + advice
         param = asked.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
@@ -205,7 +205,7 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
     """
     model.check_ready()
     encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
-    for name in sorted(asked.asked() & capabilities.keys()):
+    for name in sorted(asked.effective_fields() & capabilities.keys()):
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
