@@ -49,7 +49,7 @@ class EncoderCall:
         self._limit_s = limit_s
         self._metrics = metrics
         self._arrived = arrived
-        self._heard: float | None = None
+        self._responded_at: float | None = None
         self._counted: int | None = None  # tokens, by the model
         self._lost: EngineError | None = None  # why the call was ended
         self._aborted: EngineError | None = None
@@ -64,7 +64,7 @@ class EncoderCall:
 
     def heard(self) -> float | None:
         """``time.perf_counter()`` at the response; see ``gateway.generation.health.WatchedRequest``."""
-        return self._heard
+        return self._responded_at
 
     def lost(self) -> None:
         """Move to another endpoint, or fail; see ``gateway.generation.health.WatchedRequest``."""
@@ -128,7 +128,7 @@ class EncoderCall:
 
     async def _follow(self, route: Route) -> EncodedItems:
         """Ask the encoder of one route."""
-        self.address, self._lost, self._heard = route.address, None, None
+        self.address, self._lost, self._responded_at = route.address, None, None
         traced = None if self._trace is None else self._trace.call(self.request, self._metrics.model, route.address)
         request = self.request if traced is None else traced.carried(self.request)
         route.lose = self._lose
@@ -140,7 +140,7 @@ class EncoderCall:
         try:
             with anyio.CancelScope() as self._call:
                 encoded = await cast("Encoder", route.engine).encode(request)
-                self._heard = time.perf_counter()
+                self._responded_at = time.perf_counter()
                 self._counted = None if encoded.token_counts is None else sum(encoded.token_counts)
                 if route.notes is not None:
                     route.notes.responded()
@@ -159,7 +159,7 @@ class EncoderCall:
     def _leave(self, route: Route, failure: EngineError | None) -> None:
         """Tell the route how the request ended; without a response and a failure it was cancelled."""
         late = time.perf_counter() - self._arrived >= self._limit_s
-        given_up = self._heard is None and failure is None and self._aborted is None and late
+        given_up = self._responded_at is None and failure is None and self._aborted is None and late
         route.lose = None
         route.health.ended(self, given_up=given_up, failed=failure is not None and failure.kind is ErrorKind.INTERNAL)
         if route.notes is not None:

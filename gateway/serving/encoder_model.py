@@ -185,7 +185,8 @@ class EncoderModel(ServedModel):
         places = split(batches.inputs, self.backend.features)
         if len(places) > 1:  # the last one waits for others
             batches.limit_s = self._timeouts.total_s
-        slots = asyncio.Semaphore(self.settings.max_parallel_generations)
+        most = self.settings.max_parallel_generations
+        slots = asyncio.Semaphore(min(most, self.admission.limit or most))  # alone it fills no queue
 
         async def encode(batch: Sequence[int]) -> NDArray[np.float32]:
             async with slots:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gateway.generation import EngineError
 from gateway.generation.encoder import EncoderParams
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
@@ -26,9 +27,20 @@ async def score_pairs(
     except InputTooLongError as error:
         if error.index >= len(pairs):
             error.of_query = True
-            error.index = next(place for place, each in enumerate(pairs) if each.text == texts[error.index])
+            error.index = _pair_of(texts[error.index], pairs)
+        raise
+    except EngineError as error:
+        if error.item is not None and error.item >= len(pairs):
+            found, error.param = error.item, "query"
+            error.item = _pair_of(texts[found], pairs)
+            error.message = error.message.replace(f"(input {found})", f"(first text of pair {error.item})")
         raise
     units = encoded.values / np.linalg.norm(encoded.values, axis=1, keepdims=True)
     places = {text: len(pairs) + place for place, text in enumerate(firsts)}
     scores = (units[: len(pairs)] * units[[places[each.text] for each in pairs]]).sum(axis=1, keepdims=True)
-    return EncoderResult(scores.astype(np.float32, copy=False), encoded.tokens)
+    return EncoderResult(scores.astype(np.float32, copy=False).clip(-1, 1), encoded.tokens)
+
+
+def _pair_of(first: str, pairs: Sequence[EncoderInput]) -> int:
+    """The place of the first pair with a first text."""
+    return next(place for place, each in enumerate(pairs) if each.text == first)

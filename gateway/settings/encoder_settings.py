@@ -12,7 +12,7 @@ from gateway.settings.section import Section, split_commas
 EncoderTensor = Literal[
     "text", "pair", "query", "document", "input_ids", "attention_mask", "token_type_ids", "embedding_request"
 ]
-"""What an input tensor of an encoder holds."""
+"""The content of an input tensor of an encoder."""
 
 Constant = bool | int | float | str
 RequestField = Literal["input_type", "truncate", "dimensions"]

@@ -55,10 +55,10 @@ _WITHOUT: Final = ("bge-m3", "bge_m3", "reranker")
 
 @dataclass(frozen=True, slots=True)
 class EncoderProof:
-    """What was found out of an encoder.
+    """The result of the proofs of an encoder.
 
     Attributes:
-        findings: what is wrong, and what it returns.
+        findings: faults of it, and the form of its results.
         settings: of a served model, as lines of YAML; empty where it cannot be served.
     """
 

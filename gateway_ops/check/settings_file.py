@@ -184,22 +184,25 @@ async def _check_model(
     found = await anyio.to_thread.run_sync(lambda: list(check_files(settings)))
     features = None
     if right and not offline:
-        features, trouble = await _discover(settings)
+        features, trouble, answering = await _discover(settings)
         found += trouble
     if right and settings.task != "generate":
-        url = settings.triton.url
-        if features is not None and url is not None:
-            found += [(("triton", "model"), each) for each in (await prove_encoder(settings, url)).findings]
+        if features is not None:
+            found += [(("triton", "model"), each) for each in (await prove_encoder(settings, answering)).findings]
     elif right and not any(finding.severity is Severity.ERROR for _, finding in found):
         found += await anyio.to_thread.run_sync(lambda: list(check_parts(settings, features)))
     return found, features
 
 
-async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, list[Located]]:
-    """Ask each endpoint; returns what they have in common, as far as they respond, and what is wrong."""
+async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, list[Located], str]:
+    """Ask each endpoint.
+
+    Returns:
+        The features that all have which respond, what is wrong, and the first of those addresses; empty without one.
+    """
     triton = settings.triton
     if triton.url is not None:
-        return await _discover_at(settings, triton.url, "url")
+        return *await _discover_at(settings, triton.url, "url"), triton.url
     found: list[Located] = []
     addresses: list[str] = []
     source = Addresses(triton.endpoints, addresses.extend)
@@ -209,6 +212,7 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
         found.append((("triton", "endpoints"), Finding(Severity.WARNING, "", what, "The gateway retries the look-up.")))
     outcomes = await asyncio.gather(*(_discover_at(settings, each, "endpoints") for each in addresses))
     known: EngineFeatures | None = None
+    first = next((address for address, (features, _) in zip(addresses, outcomes, strict=True) if features), "")
     for address, (features, findings) in zip(addresses, outcomes, strict=True):
         found += findings
         if known is not None and features is not None and (why := conflict(known, features)):
@@ -216,7 +220,7 @@ async def _discover(settings: ModelSettings) -> tuple[EngineFeatures | None, lis
             found.append((("triton", "endpoints"), Finding(Severity.ERROR, "", what)))
         elif features is not None:
             known = features if known is None else common((known, features))
-    return known, found
+    return known, found, first
 
 
 async def _discover_at(settings: ModelSettings, url: str, key: str) -> tuple[EngineFeatures | None, list[Located]]:

@@ -17,6 +17,7 @@ from gateway_ops.cli.root import app
 from tests.doubles.encoders import encoder_server
 from tests.doubles.encoders.encoder_server import ROWS, EncoderServer
 from tests.encoders.conftest import serving
+from tests.ports import free_port
 
 
 async def _proven(encoders: EncoderServer, name: str, **more: Any) -> list[Finding]:
@@ -176,8 +177,10 @@ def test_the_command_prints_them(encoders: EncoderServer) -> None:
 
 async def test_models_of_a_file_are_proven(encoders: EncoderServer, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
-    file.write_text(yaml.safe_dump({"models": [encoders.model("nim"), encoders.model("cross")]}))
+    fleet = {"endpoints": [f"127.0.0.1:{free_port()}", encoders.url("nim")], "model": "nim"}
+    models = [encoders.model("nim"), encoders.model("cross"), encoders.model("nim") | {"name": "two", "triton": fleet}]
+    file.write_text(yaml.safe_dump({"models": models}))
     found = await check(str(file), model="", api_key=None, offline=False)
     assert found.errors == 0, found.findings
-    assert [each.what for each in found.findings if "numbers and the length" in each.what] != []
+    assert len([each for each in found.findings if "numbers and the length" in each.what]) == 2
     assert found.models["nim"].task == "embed"

@@ -236,6 +236,19 @@ def test_without_an_attention_mask_nothing_is_padded(tmp_path: Path) -> None:
     assert split(inputs, features) == [[4], [0, 2], [1, 3]]
 
 
+def test_inputs_have_the_length_that_a_model_declares(tmp_path: Path) -> None:
+    """As engines of a fixed shape want it; padding counts in a batch."""
+    fixed = "input_ids INT64 512, attention_mask INT64 512"
+    features = _features(tmp_path / "a", fixed, "vector FP32 4")
+    assert (features.max_seq_len, features.most_items) == (512, 32)
+    view, settings = _view(tmp_path / "b", Row(fixed, "vector FP32 4", {})), EncoderSettings()
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    wire = encoder.wire(EncoderRequest("1", [EncoderInput("", ids=[7, 8])], EncoderParams(), pad_id=1))
+    ids, mask = (np.frombuffer(raw, "<i8") for raw in wire.raw_input_contents)
+    assert [list(tensor.shape) for tensor in wire.inputs] == [[1, 512], [1, 512]]
+    assert (ids[:3].tolist(), int(mask.sum())) == ([7, 8, 1], 2)
+
+
 def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
     view, settings = _view(tmp_path, Row(f"{IDS}, token_type_ids INT32 -1", "vector FP32 4", {})), EncoderSettings()
     encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))

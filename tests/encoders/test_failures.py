@@ -129,15 +129,18 @@ async def test_an_abort_ends_what_runs_and_what_waits(encoders: EncoderServer) -
 
 
 async def test_requests_to_triton_take_turns(encoders: EncoderServer) -> None:
-    """Each is one unit of admission: of two batches of one request the second waits for the first."""
-    async with serving(encoders.model("nim", admission={"max_running": 1})) as gateway:
-        asked = asyncio.ensure_future(gateway.embed("nim", [*TEXTS, "!wait"]))
+    """Each is one unit of admission, and the batches of one request do not fill the queue of others."""
+    async with serving(encoders.model("nim", admission={"max_running": 1, "max_waiting": 1})) as gateway:
+        asked = asyncio.ensure_future(gateway.embed("nim", [*TEXTS * 2, "!wait"]))
         served = gateway.app.state.registry.get("nim")
-        await until(lambda: len(encoders.requests("nim")) == 1 and served.now().waiting == 1)
+        await until(lambda: len(encoders.requests("nim")) == 1)
+        other = asyncio.ensure_future(gateway.embed("nim", "a"))
+        await until(lambda: served.now().waiting == 1)
         assert served.now().running == 1
         encoders.set("going")
-        answer = await asked
-    assert (answer.status_code, len(answer.json()["data"]), len(encoders.requests("nim"))) == (200, 12, 2)
+        answers = await asyncio.gather(asked, other)
+    assert [(each.status_code, len(each.json().get("data", ()))) for each in answers] == [(200, 23), (200, 1)]
+    assert len(encoders.requests("nim")) == 4
 
 
 def _keys(**limits: int) -> dict[str, Any]:

@@ -375,7 +375,7 @@ async def test_scores_of_pairs(world: Encoders) -> None:
             assert [each["score"] for each in answer["data"]] == scores
 
 
-async def test_a_model_that_embeds_scores_by_cosine(world: Encoders) -> None:
+async def test_a_model_that_embeds_scores_by_cosine(world: Encoders, monkeypatch: pytest.MonkeyPatch) -> None:
     def cosine(one: str, other: str) -> Any:
         (a, b) = (np.array(_of(text)) for text in (one, other))
         return pytest.approx(float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)), abs=1e-6)
@@ -397,6 +397,12 @@ async def test_a_model_that_embeds_scores_by_cosine(world: Encoders) -> None:
         assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
     found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
     assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
+    monkeypatch.setattr(world.by_name["cut"], "values", lambda item: [float(item.text != "bad"), 0, 0, 0])
+    error = (await world.post("/v1/score", 500, model="cut", text_1=["a", "bad"], text_2=["b", "c"]))["error"]
+    assert (error["param"], error["message"]) == (
+        "text_1[1]",
+        "The model returned a vector of zeros (first text of pair 1).",
+    )
 
 
 async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:

@@ -139,15 +139,16 @@ async def _encoded(
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
-        message = too_many_tokens(error.tokens, error.most) + advice
+        message = too_many_tokens(error.tokens, error.limit) + advice
         param = asked.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        if error.item is not None:
+        of_query = error.param == "query"
+        if error.item is not None and not of_query:
             error.param = "input"
-        of_one = _inputs_of(asked) if error.item is None else asked.path(error.item)
-        names = dict.fromkeys(("prompt", "input"), of_one)
-        raise from_engine(error, {**names, "query": _inputs_of(asked, of_query=True)}) from None
+        path = asked.path(error.item or 0, of_query=of_query)
+        named = path.partition("[")[0] if error.item is None else path
+        raise from_engine(error, dict.fromkeys(("prompt", "input", "query"), named)) from None
     record.prompt_tokens = encoded.tokens
     return await _written(endpoint.body(asked, model, encoded))
 
@@ -204,7 +205,7 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
     """
     model.check_ready()
     encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
-    for name in sorted(asked.asked() & capabilities.keys()):
+    for name in sorted(asked.effective_fields() & capabilities.keys()):
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")

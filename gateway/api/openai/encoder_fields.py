@@ -56,7 +56,7 @@ class EncoderFields(RequestPart):
             BadRequestError: naming the parameter at fault.
         """
 
-    def asked(self) -> set[str]:
+    def effective_fields(self) -> set[str]:
         """The given fields that change anything."""
         return {name for name in self.model_fields_set if name != "truncate" or self.truncation() != "none"}
 

@@ -45,15 +45,15 @@ class InputTooLongError(Exception):
     Attributes:
         index: index of the input.
         tokens: tokens of the input; of one that is far too long, a lower bound.
-        most: most tokens of an input.
+        limit: most tokens of an input.
         of_query: whether the first text of a pair leaves no room for the second.
     """
 
-    def __init__(self, index: int, tokens: int, most: int, *, of_query: bool = False) -> None:
-        super().__init__(f"{tokens} tokens > {most} maximum")
+    def __init__(self, index: int, tokens: int, limit: int, *, of_query: bool = False) -> None:
+        super().__init__(f"{tokens} tokens > {limit} maximum")
         self.index = index
         self.tokens = tokens
-        self.most = most
+        self.limit = limit
         self.of_query = of_query
 
 

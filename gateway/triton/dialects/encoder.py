@@ -143,6 +143,12 @@ def _width(model: ModelView, form: EncoderForm) -> int | None:
     return declared if declared > 0 else None
 
 
+def _fixed_length(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> int | None:
+    """The tokens of each input, where the model declares their number."""
+    tokens = model.dims.get(tensors.get("input_ids", ""), ())[-1:]
+    return next((each for each in tokens if each > 0), None)
+
+
 def _most_tokens(model: ModelView, form: EncoderForm, settings: EncoderSettings) -> int:
     """The most tokens of a request of several inputs; fewer where the model returns a vector of each."""
     if not form.hidden:
@@ -247,6 +253,8 @@ class EncoderDialect(Dialect[Encoder]):
         form = read_form(model, settings)
         if options.task == "rerank" and form.takes in ("text", "json"):
             raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
+        length, most_tokens = _fixed_length(model, form.tensors), _most_tokens(model, form, settings)
+        bounds = [each for each in (hints.number(model, "max_seq_len"), length) if each is not None]
         features = EngineFeatures(
             path=self.path,
             reason=reason,
@@ -254,16 +262,16 @@ class EncoderDialect(Dialect[Encoder]):
             token_ids=False,
             prompt_ids=form.takes == "ids",
             logprobs=False,
-            max_seq_len=hints.number(model, "max_seq_len"),
+            max_seq_len=min(bounds, default=None),
             tokenizer_dir=hints.parameter(model, "tokenizer_dir"),
             capabilities=_capabilities(form, settings),
             streams="whole",
             whole=True,
             estimates=frozenset() if form.count else frozenset({"prompt_tokens"}),
             task=options.task,
-            most_items=form.most_items,
+            most_items=min(form.most_items, max(1, most_tokens // (length or 1))),
             one_query=form.takes == "query" and not model.batched,
-            most_tokens=_most_tokens(model, form, settings),
+            most_tokens=most_tokens,
             pads=form.takes != "ids" or "attention_mask" in form.tensors,
             width=_width(model, form),
         )
@@ -487,9 +495,9 @@ def _fill_query(
 def _fill_ids(
     wire: service_pb2.ModelInferRequest, model: ModelView, form: EncoderForm, request: EncoderRequest
 ) -> None:
-    """Add token ids, padded at the end, which the attention mask hides."""
+    """Add token ids, padded at the end to the longest or the model's fixed length, which the attention mask hides."""
     lengths = [len(item.ids) for item in request.items]
-    rows, width = len(lengths), max(lengths)
+    rows, width = len(lengths), _fixed_length(model, form.tensors) or max(lengths)
     mask = np.arange(width) < np.array(lengths)[:, None]
     columns: dict[EncoderTensor, tuple[Callable[[EncoderInput], Sequence[int]] | None, int]] = {
         "input_ids": (lambda item: item.ids, request.pad_id),
