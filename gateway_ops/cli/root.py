@@ -101,7 +101,10 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Show the versions of all parts and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --version: print one JSON object.")] = False,
 ) -> None:
-    """An OpenAI-compatible API for Triton Inference Server and TensorRT-LLM."""
+    """An OpenAI-compatible API for Triton Inference Server and TensorRT-LLM.
+
+    To try it: gateway up. For your own Triton: gateway examples FOLDER, then gateway check and gateway serve.
+    """
     if version:
         from gateway_ops.cli.version import show_versions  # noqa: PLC0415 - the commands need none of it
 

@@ -76,7 +76,7 @@ def up(  # noqa: PLR0913, PLR0917 - one for each option
         ),
     ] = False,
 ) -> None:
-    """Start Triton with chat models and an encoder, by default on the CPU, and the gateway; Ctrl-C stops both."""
+    """Start Triton with a chat model and an encoder, by default on the CPU, and the gateway; Ctrl-C stops both."""
     # Imported here, and below: the other commands need none of it.
     from gateway_ops.local_stack.stack import StackOptions, find_repository, models_of  # noqa: PLC0415
 
@@ -311,7 +311,7 @@ def python_snippet(url: str, model: str, environ: Mapping[str, str]) -> str:
     key = 'os.environ["GATEWAY_API_KEYS"].split(",")[0]' if environ.get("GATEWAY_API_KEYS") else '"unused"'
     lines = ["import os", ""] if key != '"unused"' else []
     lines += [
-        "from openai import OpenAI",
+        "from openai import OpenAI  # pip install openai",
         "",
         f'client = OpenAI(base_url="{url}/v1", api_key={key})',
         "answer = client.chat.completions.create(",

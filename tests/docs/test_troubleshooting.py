@@ -16,7 +16,7 @@ from gateway.api.openai.errors import _BY_KIND
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text(encoding="utf-8")
 _CODE = re.compile(r"[a-z]+(?:_[a-z]+)+|timeout")
-_NAMED = re.compile(r"\bdocs/(?!source/)[\w/-]+\.md\b")
+_NAMED = re.compile(r"\b(docs/(?!source/)[\w/-]+\.md)\b(?:, \"([^\"]+)\")?")
 # Texts for users and operators; sources of others have pages named docs/ too.
 _TEXTS = ("gateway_ops", "deploy", "docker", "chat_templates/README.md", ".env.example", "gateway.example.yaml")
 _OF_OTHERS = re.compile(r"(?:https?://|TensorRT-LLM's |tensorrtllm_backend |upstream's |``?)\S*$|Sources?: .*$")
@@ -45,15 +45,21 @@ def test_each_code_of_an_error_has_its_row() -> None:
 def test_each_page_that_a_text_names_is_there() -> None:
     names = subprocess.run(["git", "ls-files", *_TEXTS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = [
-        (name, found[0])
+        (name, *found.groups())
         for name in names.splitlines()
         if (ROOT / name).is_file()
         for line in (ROOT / name).read_text(encoding="utf-8", errors="replace").splitlines()
         for found in _NAMED.finditer(line)
         if not _OF_OTHERS.search(line[: found.start()])
     ]
-    assert [each for each in named if not (ROOT / each[1]).is_file()] == []
+    lost = [each for each in named if not (ROOT / each[1]).is_file()]
+    assert lost == []
+    headings = [(page, heading) for _, page, heading in named if heading]
+    assert [
+        each for each in headings if not re.search(rf"(?m)^#+ {re.escape(each[1])}$", (ROOT / each[0]).read_text())
+    ] == []
     assert len(named) > 20
+    assert headings
 
 
 @functools.cache

@@ -114,6 +114,25 @@ def test_the_ways_out_can_be_closed(own: Path) -> None:
     assert open_ports == {8001, 8002, 53}  # of Triton and of the DNS
 
 
+def test_a_certificate_and_a_redis_can_be_added(own: Path) -> None:
+    file = own / "kustomization.yaml"
+    text: dict[str, Any] = yaml.safe_load(file.read_text())
+    text["patches"] += yaml.safe_load(block("tutorials/production-on-kubernetes.md", "GATEWAY_TLS_CERTIFICATE"))
+    file.write_text(yaml.safe_dump(text))
+    manifests = by_name(own)
+    (port,) = manifests["Service", "llm"]["spec"]["ports"]
+    assert (port["port"], port["targetPort"]) == (443, "http")
+    pod = manifests["Deployment", "gateway"]["spec"]["template"]["spec"]
+    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    assert secrets == {KEYS: "gateway-named-keys", "tls": "llm-tls"}
+    env = {each["name"]: each.get("value", "redis://localhost") for each in pod["containers"][0]["env"]}
+    settings = load_settings(own / "gateway.yaml", env | {"GATEWAY_KEYS_FILE": str(own / "keys.yaml")})
+    assert settings.server.tls is not None
+    assert str(settings.server.tls.certificate) == "/tls/tls.crt"
+    assert settings.auth.redis_url
+    assert settings.auth.gateways == 2
+
+
 @pytest.mark.parametrize("base", ["sidecar", "fleet", "multi-node"])
 def test_every_shape_takes_keys_with_names(base: str, tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "kubernetes")
