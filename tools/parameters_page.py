@@ -35,15 +35,15 @@ knows, OpenAI's own and extensions that other servers of open models have too. E
 - **engine**: it shapes the answer, *native* by the engine or *emulated* exactly by the gateway. Where it depends on the
   engine, `GET /v1/models/{id}` tells under `capabilities` how the model at hand serves it, or why it cannot; so does
   `gateway check URL --verbose`.
-- **annotation**: it says something about the request. It is checked, written to the access log, and has no effect by
-  nature.
+- **annotation**: it says something about the request. It is checked and written to the access log, and is not meant
+  to have an effect.
 - **impossible**: nothing here can serve it.
 
 A **neutral value** changes nothing and is accepted always, whatever the class; null is neutral everywhere and means
 absent. An entry has the name, the type, the neutral values, what the parameter does, how it is served, and where that
 differs from OpenAI's own server.
 
-What becomes of the rest is the operator's choice for each model (`policies`, see [configuration.md](configuration.md)):
+The operator's policy for each model decides about the rest (`policies`, see [configuration.md](configuration.md)):
 
 | policy | for parameters that this model cannot serve | for hints among them, and fields that are not defined |
 |---|---|---|
@@ -51,15 +51,15 @@ What becomes of the rest is the operator's choice for each model (`policies`, se
 | `warn` | served without it, named in the header `x-ignored-parameters` | the same (the default) |
 | `ignore` | served without it | the same |
 
-`warn` and `ignore` count them in the metric `gateway_ignored_parameters_total`. A hint is a parameter that an answer is
-as good without: a wish for the model's manner, which agents send unasked, or for the request's way through a cluster.
+`warn` and `ignore` count them in the metric `gateway_ignored_parameters_total`. A hint is a parameter without which the
+answer is as good: a wish for the model's style, which agents send by default, or for the request's route in a cluster.
 """
 
 _TAIL = """\
-## What parameters say against each other
+## Combinations that are rejected
 
-Each of these is 400 and names the parameter at fault. The first six are OpenAI's rules, but that OpenAI rejects both
-limits even where they agree; the others follow from what the extensions mean.
+Each of these is 400 and names the parameter at fault. The first six are OpenAI's rules (OpenAI rejects both limits
+even where they agree); the others follow from what the extensions mean.
 
 | together | why |
 |---|---|
@@ -93,9 +93,9 @@ limits even where they agree; the others follow from what the extensions mean.
 - `usage.prompt_tokens_details` is absent if it is unknown how much of the prompt was cached: with engines that do not
   tell, and after answers that a stop string ended, which the gateway leaves before the engine's last word.
 - With `best_of`, `usage` counts all candidates, as OpenAI does.
-- Of a `prediction` the tokens that the answer begins with are `accepted_prediction_tokens`, by their ids, all others
-  rejected; with `n`, in each choice. What a draft model guessed is no prediction of the client's and not in `usage`.
-- `service_tier` in an answer is the tier that served it where the request named one, and absent elsewhere.
+- The tokens of a `prediction` with which the answer begins (by their ids) are `accepted_prediction_tokens`, all others
+  rejected; with `n`, in each choice. Tokens that a draft model guessed are not in `usage`.
+- `service_tier` in an answer is the tier that served it if the request named one, else absent.
 - `system_fingerprint` is absent: the engine has no such mark.
 - Each choice has `stop_reason`, as in vLLM: the stop string or the stop token's id that ended it, null where something
   else did. In a stream it is in the last chunk of the choice.

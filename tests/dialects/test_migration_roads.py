@@ -14,10 +14,11 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from openai import OpenAI
+from openai import NotFoundError, OpenAI
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
+from tests.clients.programs.pages import ADDRESS, exports
 from tests.doubles.llmapi.server import LlmapiServer
 from tests.doubles.stock.server import StockServer
 from tests.gateway_ops.compare.other_server import OtherServer, Said
@@ -166,6 +167,24 @@ def gateway(
     (line,) = blocks(request.param, "sh")
     with GatewayProcess(tmp_path / "log", **environment(line, stock_triton)) as running:
         yield running
+
+
+def test_an_application_of_openai(
+    played: None, stock_triton: StockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the page's two variables, and goes on asking for OpenAI's model."""
+    (variables,), (line,) = blocks("From OpenAI", "sh"), blocks("From Triton's own OpenAI front end", "sh")
+    (model,) = re.findall(r"`GATEWAY_MODEL_ALIASES=(\S+) make up`", PAGE)
+    env = environment(line, stock_triton) | {"GATEWAY_MODEL_ALIASES": model}
+    with GatewayProcess(tmp_path / "log", **env) as gateway:
+        for name, value in exports(variables).items():
+            monkeypatch.setenv(name, value.replace(ADDRESS, gateway.url))
+        with OpenAI(max_retries=0) as client:
+            messages: Any = [{"role": "user", "content": "say the first"}]
+            answer = client.chat.completions.create(model=model, messages=messages)
+            with pytest.raises(NotFoundError, match="Put the text of files into the messages"):
+                client.files.list()
+    assert answer.choices[0].message.content == "The first answer, whole."
 
 
 Answer = Callable[[str, dict[str, Any]], Said]

@@ -168,7 +168,7 @@ class VectorFields(InputFields):
             message = f"'dimensions' is {self.dimensions}, but the vectors of this model have {width}."
             raise BadRequestError(message, param="dimensions", code="integer_above_max_value")
         if (found := model.capabilities["dimensions"]).how == "impossible":
-            message = f"This model's vectors have {width} dimensions: {found.note}"
+            message = f"'dimensions' can only be {width}. {found.note}"
             raise BadRequestError(message, param="dimensions", code="unsupported_parameter")
         return dataclasses.replace(self.params(), dimensions=self.dimensions)
 
