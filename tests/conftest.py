@@ -121,9 +121,27 @@ def _place(nodeid: str) -> int:
     return next((place for place, name in enumerate(_FIRST) if group.startswith(name)), others)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests of several workers; one process takes them as they lie."""
-    if hasattr(config, "workerinput"):
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin a folder elsewhere, so that they do not all compile the same module at the same time."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and isinstance(collector, pytest.Directory):
+        start = len(report.result) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = [*report.result[start:], *report.result[:start]]
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Order the tests of several workers, the same in each; one process takes them as they lie."""
+    several = hasattr(config, "workerinput")
+    if several:
+        items.sort(key=lambda item: item.path)
+    yield
+    if several:
         items.sort(key=lambda item: _place(item.nodeid))
 
 
