@@ -36,7 +36,7 @@ from tests.tiny_model import write_tiny_model
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"
 LOG_TAIL = 6000
-# Tests that share servers which are slow to start; the first group that a file is of counts.
+# Tests that share what is slow to start; the first group that a file is of counts.
 _TOGETHER = (
     (
         # Of the clients those before the scripted engine, which take as long as the others.
@@ -54,6 +54,10 @@ _TOGETHER = (
     ("tests/encoders/",),
     ("tests/release/",),
     ("tests/sdks/",),
+    (  # which take no servers, but transformers
+        "tests/tokens/test_by_transformers.py", "tests/tokens/test_conversion.py",
+        "tests/prompt/test_templates_by_transformers.py",
+    ),
 )  # fmt: skip
 # What takes longest begins first, so that no worker is left alone with it at the end; what compares speeds is last.
 _FIRST = (
