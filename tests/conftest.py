@@ -36,7 +36,7 @@ from tests.tiny_model import write_tiny_model
 ROOT = Path(__file__).parent
 REPOSITORY = ROOT.parent / "triton_repo"
 LOG_TAIL = 6000
-# Tests that share servers which are slow to start; the first group that a file is of counts.
+# Tests that share what is slow to start; the first group that a file is of counts.
 _TOGETHER = (
     (
         # Of the clients those before the scripted engine, which take as long as the others.
@@ -54,6 +54,10 @@ _TOGETHER = (
     ("tests/encoders/",),
     ("tests/release/",),
     ("tests/sdks/",),
+    (  # which take no servers, but transformers
+        "tests/tokens/test_by_transformers.py", "tests/tokens/test_conversion.py",
+        "tests/prompt/test_templates_by_transformers.py",
+    ),
 )  # fmt: skip
 # What takes longest begins first, so that no worker is left alone with it at the end; what compares speeds is last.
 _FIRST = (
@@ -121,9 +125,27 @@ def _place(nodeid: str) -> int:
     return next((place for place, name in enumerate(_FIRST) if group.startswith(name)), others)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests of several workers; one process takes them as they lie."""
-    if hasattr(config, "workerinput"):
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin a folder elsewhere, so that they do not all compile the same module at the same time."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and isinstance(collector, pytest.Directory):
+        start = len(report.result) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = [*report.result[start:], *report.result[:start]]
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Order the tests of several workers, the same in each; one process takes them as they lie."""
+    several = hasattr(config, "workerinput")
+    if several:
+        items.sort(key=lambda item: item.path)
+    yield
+    if several:
         items.sort(key=lambda item: _place(item.nodeid))
 
 

@@ -40,18 +40,14 @@ SERVER, CLIENT, INTERNAL = 2, 3, 1
 
 
 @pytest.fixture(autouse=True)
-def _exporters_end() -> Iterator[None]:
-    """Wait for exporters that retry: they draw random numbers, which Hypothesis takes for a fault of the next test."""
-    yield
-    for thread in threading.enumerate():
-        if thread.name.lower().startswith("otel"):
-            thread.join(60)
-
-
-@pytest.fixture
 def collector() -> Iterator[Collector]:
+    """It runs until exporters end: they retry, and draw numbers that Hypothesis takes for a fault of the next test."""
     with collecting() as running:
         yield running
+        running.answers.set()
+        for thread in threading.enumerate():
+            if thread.name.lower().startswith("otel"):
+                thread.join(60)
 
 
 def exported(collector: Collector, **more: Any) -> dict[str, Any]:
@@ -272,7 +268,7 @@ async def test_a_collector_that_hangs_costs_nothing(
     folder: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
-    collector.hang = True
+    collector.answers.clear()
     async with gateway(folder, telemetry=exported(collector)) as running:
         answers = await asyncio.gather(*(running.chat() for _ in range(20)))
         assert {answer.status_code for answer in answers} == {200}

@@ -59,6 +59,7 @@ def _tokenizer(bos: str, eos: str) -> Tokenizer:
     return Tokenizer(backend, FolderMetadata(special_tokens={"bos_token": bos, "eos_token": eos}))
 
 
+@functools.cache
 def template(name: str, *, bos: str = "<bos>", eos: str = "<eos>") -> ChatTemplate:
     """A shipped template, with the tokens of a tokenizer."""
     return load_template(_tokenizer(bos, eos), ROOT / "chat_templates" / f"{name}.jinja")

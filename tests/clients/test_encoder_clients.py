@@ -7,13 +7,12 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
 import openai
 import pytest
-from langchain_openai import OpenAIEmbeddings
 from openai import AsyncOpenAI, AzureOpenAI, OpenAI
 
 from gateway_ops.bench.exchange import first_model
@@ -24,7 +23,13 @@ from gateway_ops.local_stack.minilm import EMBEDDING_MODEL
 from tests.clients.conftest import MODEL
 from tests.clients.test_readme import ADDRESS, blocks, run
 from tests.doubles.encoders.encoder_server import EncoderServer, write_tokenizer
+from tests.lazy_module import LazyModule
 from tests.stack import GatewayProcess
+
+if TYPE_CHECKING:
+    import langchain_openai
+else:
+    langchain_openai = LazyModule("langchain_openai")
 
 TEXTS = ["The port is 9000.", "Paris is a city in France.", "A third text"]
 
@@ -62,7 +67,7 @@ async def test_the_asynchronous_sdk_and_azures_get_the_same(encoder_gateway: Gat
 
 def test_langchain_finds_the_closest_text(encoder_gateway: GatewayProcess) -> None:
     options: dict[str, Any] = {"model": "embedding", "base_url": f"{encoder_gateway.url}/v1", "api_key": "unused"}
-    embeddings = OpenAIEmbeddings(check_embedding_ctx_length=False, **options)
+    embeddings = langchain_openai.OpenAIEmbeddings(check_embedding_ctx_length=False, **options)
     first, other, _ = embeddings.embed_documents(TEXTS)
     asked = embeddings.embed_query("Which port is it?")
     assert _cosine(asked, first) > _cosine(asked, other)

@@ -58,7 +58,9 @@ class Bench:
         shipped = TEMPLATES.joinpath("hermes.jinja").read_text(encoding="utf-8")
         self._template.write_text(shipped.replace("{%- if documents %}", "{%- if false %}") + _MORE_OF_TEMPLATE)
         file = folder / "gateway.yaml"
-        file.write_text(yaml.safe_dump({"models": [self._settings(dialect) for dialect in dialects]}))
+        with stock.together():
+            models = [self._settings(dialect) for dialect in dialects]
+        file.write_text(yaml.safe_dump({"models": models}))
         self.gateway = GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file))
 
     def __enter__(self) -> Bench:

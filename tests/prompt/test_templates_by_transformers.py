@@ -8,10 +8,9 @@ while ``history`` does what the template needs. So both get messages here as tra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import TemplateError as JinjaError
@@ -19,10 +18,16 @@ from jinja2 import TemplateError as JinjaError
 from gateway.text.prompt import ChatTemplate, TemplateError, history
 from tests.chat_templates.conversation import ANSWER, MESSAGES, THANKS
 from tests.chat_templates.conversation import TOOLS as WHOLE_TOOLS
+from tests.lazy_module import LazyModule
 from tests.prompt.conversations import TOOLS, conversations
 from tests.prompt.traits import TRAITS, template
 from tests.rings import examples
 from tests.tokens.build import FIXED, byte_level
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 QUICK = settings(FIXED, max_examples=examples(25))
 EXPRESSIONS = (

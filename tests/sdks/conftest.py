@@ -30,6 +30,11 @@ def degrees_in(city: str) -> str:
     return f"{DEGREES[city]} degrees"
 
 
+def get_weather(city: str) -> str:
+    """Temperature in a city."""
+    return degrees_in(city)
+
+
 def called(city: str) -> str:
     """A call as the model writes it."""
     return f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'

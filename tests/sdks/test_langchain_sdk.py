@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
+from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, degrees_in
+from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+
+if TYPE_CHECKING:
+    import langchain.agents
+    import langchain.messages
+    import langchain.tools
+    import langchain_core.exceptions
+    import langchain_openai
+else:
+    langchain = LazyModule("langchain")
+    langchain_core = LazyModule("langchain_core")
+    langchain_openai = LazyModule("langchain_openai")
 
 PATH = "/v1/responses"
 WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-@tool
-def get_weather(city: str) -> str:
-    """Temperature in a city."""
-    return degrees_in(city)
 
 
 class Place(BaseModel):
@@ -32,8 +33,10 @@ class Place(BaseModel):
 
 
 @pytest.fixture
-def llm(stack: Stack) -> ChatOpenAI:
-    return ChatOpenAI(model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_responses_api=True)
+def llm(stack: Stack) -> langchain_openai.ChatOpenAI:
+    return langchain_openai.ChatOpenAI(
+        model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_responses_api=True
+    )
 
 
 @WAYS
@@ -44,7 +47,7 @@ def llm(stack: Stack) -> ChatOpenAI:
 )
 def test_a_loop_of_tools(stack: Stack, streamed: bool, path: str, thought: bool) -> None:
     stack.play_loop(thought=thought)
-    llm = ChatOpenAI(
+    llm = langchain_openai.ChatOpenAI(
         model=MODEL,
         base_url=f"{stack.url}/v1",
         api_key="unused",
@@ -52,8 +55,9 @@ def test_a_loop_of_tools(stack: Stack, streamed: bool, path: str, thought: bool)
         stream_usage=True,
         use_responses_api=path == PATH,
     )
-    bound = llm.bind_tools([get_weather])
-    messages: list[BaseMessage] = [HumanMessage(QUESTION)]
+    tool = langchain.tools.tool(get_weather)
+    bound = llm.bind_tools([tool])
+    messages: list[Any] = [langchain.messages.HumanMessage(QUESTION)]
     thoughts, numbers, used = [], [], []
     while True:
         if streamed:
@@ -68,7 +72,7 @@ def test_a_loop_of_tools(stack: Stack, streamed: bool, path: str, thought: bool)
         numbers.append(len(answer.tool_calls))
         if not answer.tool_calls:
             break
-        messages += [get_weather.invoke(call) for call in answer.tool_calls]
+        messages += [tool.invoke(call) for call in answer.tool_calls]
     assert (numbers, answer.text) == ([1, 2, 0], SAID)
     # Of streams LangChain reads summaries alone.
     assert thoughts == ([FIRST_THOUGHT, LAST_THOUGHT] if thought and not streamed else [])
@@ -77,22 +81,22 @@ def test_a_loop_of_tools(stack: Stack, streamed: bool, path: str, thought: bool)
 
 
 @WAYS
-def test_an_agent(stack: Stack, llm: ChatOpenAI, streamed: bool) -> None:
+def test_an_agent(stack: Stack, llm: langchain_openai.ChatOpenAI, streamed: bool) -> None:
     stack.play_loop(thought=True)
-    runner = create_agent(llm, [get_weather])
-    question: Any = {"messages": [HumanMessage(QUESTION)]}
+    runner = langchain.agents.create_agent(llm, [langchain.tools.tool(get_weather)])
+    question: Any = {"messages": [langchain.messages.HumanMessage(QUESTION)]}
     if streamed:
         chunks = [chunk for chunk, _ in runner.stream(question, stream_mode="messages")]
-        text = "".join(str(chunk.text) for chunk in chunks if isinstance(chunk, AIMessageChunk))
+        text = "".join(str(chunk.text) for chunk in chunks if isinstance(chunk, langchain.messages.AIMessageChunk))
         assert text == f"Two more.{SAID}"
     else:
         last = runner.invoke(question)["messages"][-1]
-        assert isinstance(last, AIMessage)
+        assert isinstance(last, langchain.messages.AIMessage)
         assert last.text == SAID
     stack.check_loop(PATH)
 
 
-def test_an_output_of_a_type(stack: Stack, llm: ChatOpenAI) -> None:
+def test_an_output_of_a_type(stack: Stack, llm: langchain_openai.ChatOpenAI) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
     assert llm.with_structured_output(Place).invoke("Where?") == Place(city="Rome")
     stack.check_schema(PATH)
@@ -101,7 +105,9 @@ def test_an_output_of_a_type(stack: Stack, llm: ChatOpenAI) -> None:
 @pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
 def test_a_prompt_that_is_too_long_is_known_as_that(stack: Stack, responses: bool) -> None:
     """Middlewares that shorten a history wait for this exception, which LangChain raises by words of the message."""
-    llm = ChatOpenAI(model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", use_responses_api=responses)
+    llm = langchain_openai.ChatOpenAI(
+        model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", use_responses_api=responses
+    )
     for text, wanted in (("word " * 9000, None), ("word " * 8000, 8000), ("word " * 30_000, None)):
-        with pytest.raises(ContextOverflowError):
+        with pytest.raises(langchain_core.exceptions.ContextOverflowError):
             llm.invoke(text, max_tokens=wanted)

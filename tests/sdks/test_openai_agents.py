@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Agent, ModelSettings, RunConfig, Runner, function_tool
-from agents.items import ReasoningItem
-from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
+from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, degrees_in
+from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+
+if TYPE_CHECKING:
+    import agents
+else:
+    agents = LazyModule("agents")
 
 BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
 PATH = "/v1/responses"
-
-
-@function_tool
-def get_weather(city: str) -> str:
-    """Temperature in a city."""
-    return degrees_in(city)
 
 
 class Place(BaseModel):
@@ -30,33 +27,35 @@ class Place(BaseModel):
 
 
 @pytest.fixture
-async def config(stack: Stack) -> AsyncIterator[RunConfig]:
+async def config(stack: Stack) -> AsyncIterator[agents.RunConfig]:
     async with AsyncOpenAI(
         base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, _strict_response_validation=True
     ) as client:
-        yield RunConfig(model_provider=OpenAIProvider(openai_client=client), tracing_disabled=True)
+        yield agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)
 
 
-def agent(**more: Any) -> Agent:
-    return Agent(name="weather", instructions="Be brief.", model=MODEL, **more)
+def agent(**more: Any) -> agents.Agent:
+    return agents.Agent(name="weather", instructions="Be brief.", model=MODEL, **more)
 
 
 def thoughts_of(items: list[Any]) -> list[str]:
-    return [part.text for item in items if isinstance(item, ReasoningItem) for part in item.raw_item.content or []]
+    return [
+        part.text for item in items if isinstance(item, agents.ReasoningItem) for part in item.raw_item.content or []
+    ]
 
 
 @BOTH
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_a_loop_of_tools(stack: Stack, config: RunConfig, streamed: bool, thought: bool) -> None:
+async def test_a_loop_of_tools(stack: Stack, config: agents.RunConfig, streamed: bool, thought: bool) -> None:
     stack.play_loop(thought=thought)
     if streamed:
-        run = Runner.run_streamed(agent(tools=[get_weather]), QUESTION, run_config=config)
+        run = agents.Runner.run_streamed(agent(tools=[agents.function_tool(get_weather)]), QUESTION, run_config=config)
         kinds = [event.data.type async for event in run.stream_events() if event.type == "raw_response_event"]
         assert kinds.count("response.completed") == 3
         assert kinds.count("response.function_call_arguments.done") == 3
         result: Any = run
     else:
-        result = await Runner.run(agent(tools=[get_weather]), QUESTION, run_config=config)
+        result = await agents.Runner.run(agent(tools=[agents.function_tool(get_weather)]), QUESTION, run_config=config)
     assert result.final_output == SAID
     assert thoughts_of(result.new_items) == ([FIRST_THOUGHT, LAST_THOUGHT] if thought else [])
     usage = result.context_wrapper.usage
@@ -66,23 +65,25 @@ async def test_a_loop_of_tools(stack: Stack, config: RunConfig, streamed: bool, 
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_an_output_of_a_type(stack: Stack, config: RunConfig, streamed: bool) -> None:
+async def test_an_output_of_a_type(stack: Stack, config: agents.RunConfig, streamed: bool) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
     if streamed:
-        run = Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
+        run = agents.Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
         async for _ in run.stream_events():
             pass
         assert run.final_output == Place(city="Rome")
     else:
-        result = await Runner.run(agent(output_type=Place), "Where?", run_config=config)
+        result = await agents.Runner.run(agent(output_type=Place), "Where?", run_config=config)
         assert result.final_output == Place(city="Rome")
     stack.check_schema(PATH)
 
 
-async def test_settings_reach_the_engine(stack: Stack, config: RunConfig) -> None:
+async def test_settings_reach_the_engine(stack: Stack, config: agents.RunConfig) -> None:
     stack.play(turn(text="Yes, and more than that.<|im_end|>"))
-    chosen = ModelSettings(temperature=0.25, max_tokens=30, metadata={"run": "one"}, parallel_tool_calls=False)
-    await Runner.run(agent(model_settings=chosen, tools=[get_weather]), "Well?", run_config=config)
+    chosen = agents.ModelSettings(temperature=0.25, max_tokens=30, metadata={"run": "one"}, parallel_tool_calls=False)
+    await agents.Runner.run(
+        agent(model_settings=chosen, tools=[agents.function_tool(get_weather)]), "Well?", run_config=config
+    )
     (asked,) = stack.generated()
     assert (asked["temperature"], asked["max_tokens"]) == (0.25, 30)
     assert stack.asked() == [f"POST {PATH} 200"]

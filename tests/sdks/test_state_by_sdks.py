@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import Agent, OpenAIConversationsSession, RunConfig, Runner
-from agents.models.openai_provider import OpenAIProvider
-from langchain_core.messages import HumanMessage
-from langchain_openai import ChatOpenAI
 from openai import AsyncOpenAI, NotFoundError, OpenAI
 
+from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack
-from tests.sdks.test_langchain_sdk import get_weather as langchain_tool
-from tests.sdks.test_openai_agents import BOTH, agent, get_weather
+from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+from tests.sdks.test_openai_agents import BOTH, agent
+
+if TYPE_CHECKING:
+    import agents
+    import langchain.messages
+    import langchain.tools
+    import langchain_openai
+else:
+    agents = LazyModule("agents")
+    langchain = LazyModule("langchain")
+    langchain_openai = LazyModule("langchain_openai")
 
 PATH = "/v1/responses"
 
@@ -78,9 +84,12 @@ def test_a_stream_of_the_background_is_resumed(stack: Stack, sdk: OpenAI) -> Non
 async def test_agents_go_on_from_the_last_response(stack: Stack, thought: bool) -> None:
     stack.play_loop(thought=thought)
     async with AsyncOpenAI(base_url=f"{stack.url}/v1", api_key="unused", max_retries=0) as client:
-        config = RunConfig(model_provider=OpenAIProvider(openai_client=client), tracing_disabled=True)
-        result = await Runner.run(
-            agent(tools=[get_weather]), QUESTION, run_config=config, auto_previous_response_id=True
+        config = agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)
+        result = await agents.Runner.run(
+            agent(tools=[agents.function_tool(get_weather)]),
+            QUESTION,
+            run_config=config,
+            auto_previous_response_id=True,
         )
     assert result.final_output == SAID
     stack.check_loop(PATH)
@@ -90,11 +99,11 @@ async def test_agents_go_on_from_the_last_response(stack: Stack, thought: bool) 
 async def test_an_agent_s_session_is_a_conversation(stack: Stack) -> None:
     remember(stack)
     async with AsyncOpenAI(base_url=f"{stack.url}/v1", api_key="unused", max_retries=0) as client:
-        config = RunConfig(model_provider=OpenAIProvider(openai_client=client), tracing_disabled=True)
-        session = OpenAIConversationsSession(openai_client=client)
-        talker = Agent(name="talker", model=MODEL)
-        await Runner.run(talker, "The number is 7.", session=session, run_config=config)
-        result = await Runner.run(talker, "Which?", session=session, run_config=config)
+        config = agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)
+        session = agents.OpenAIConversationsSession(openai_client=client)
+        talker = agents.Agent(name="talker", model=MODEL)
+        await agents.Runner.run(talker, "The number is 7.", session=session, run_config=config)
+        result = await agents.Runner.run(talker, "Which?", session=session, run_config=config)
         assert result.final_output == "It is 7."
         assert len(await session.get_items()) == 4
         await session.clear_session()
@@ -104,14 +113,15 @@ async def test_an_agent_s_session_is_a_conversation(stack: Stack) -> None:
 @BOTH
 def test_langchain_goes_on_from_the_last_response(stack: Stack, thought: bool) -> None:
     stack.play_loop(thought=thought)
-    llm = ChatOpenAI(
+    tool = langchain.tools.tool(get_weather)
+    llm = langchain_openai.ChatOpenAI(
         model=MODEL, base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, use_previous_response_id=True
-    ).bind_tools([langchain_tool])
-    messages: list[Any] = [HumanMessage(QUESTION)]
+    ).bind_tools([tool])
+    messages: list[Any] = [langchain.messages.HumanMessage(QUESTION)]
     while not isinstance(messages[-1], str):
         answer = llm.invoke(messages)
         messages.append(answer)
-        messages += [langchain_tool.invoke(call) for call in answer.tool_calls] or [answer.text]
+        messages += [tool.invoke(call) for call in answer.tool_calls] or [answer.text]
     assert messages[-1] == SAID
     stack.check_loop(PATH)
     assert stack.shows_thought() == [False, thought, thought]

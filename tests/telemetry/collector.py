@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -40,12 +41,12 @@ class Collector:
     Attributes:
         url: base of its OTLP.
         bodies: all bytes, by path.
-        hang: while it is set, exports are not answered.
+        answers: while it is cleared, exports wait for their answers.
     """
 
     url: str
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
-    hang: bool = False
+    answers: threading.Event = field(default_factory=threading.Event)
 
     @property
     def spans(self) -> list[Span]:
@@ -114,8 +115,7 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            if collector.hang:
-                server.closing.wait(60)
+            collector.answers.wait(60)
             if self.headers["content-type"] == "application/json":  # Triton's exporter
                 body = _of_json(body)
             collector.bodies.append((self.path, body))
@@ -126,4 +126,5 @@ def collecting() -> Iterator[Collector]:
 
     with HandlerServer(Handler) as server:
         collector = Collector(server.url)
+        collector.answers.set()
         yield collector

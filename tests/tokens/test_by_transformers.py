@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import transformers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.text.tokens import IncrementalDetokenizer, Tokenizer
+from tests.lazy_module import LazyModule
 from tests.rings import examples
 from tests.tokens.build import FIXED, write_folder
 from tests.tokens.families import FAMILIES, WINDOWS
 from tests.tokens.test_families import SOURCES
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 ALL = FAMILIES | WINDOWS
 QUICK = settings(FIXED, max_examples=examples(60, long=400))

@@ -7,10 +7,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import transformers
 from hypothesis import given
 from sentencepiece import SentencePieceProcessor
 
@@ -19,9 +18,15 @@ from gateway.text.prompt import load_template
 from gateway.text.tokens import Tokenizer, TokenizerError, conversion
 from gateway.text.tokens.token_bytes import ByteLevelDecoder, SentencePieceDecoder
 from gateway.text.untrusted_work import Helper
+from tests.lazy_module import LazyModule
 from tests.tokens.test_by_transformers import QUICK, TEXTS, check_ids, check_texts
 from tests.tokens.test_families import SOURCES
 from tests.tokens.vocabularies import FOLDERS, llama2, llama3, sentence_piece, tekken, tiktoken_file, write
+
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = LazyModule("transformers")
 
 pytestmark = pytest.mark.usefixtures("one_helper")
 KIND = pytest.mark.parametrize("kind", FOLDERS)

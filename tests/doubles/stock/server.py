@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from tests.doubles.stock.model_folders import Spelling, write_engine, write_mode
 from tests.doubles.stock.repository import BLS, TRIO, Stock, write_stock
 from tests.scripted_engine.replay import Playing
 
-_LOAD_TIMEOUT_S = 60.0
+_LOAD_TIMEOUT_S = 120.0
 
 
 class StockServer(Playing):
@@ -39,6 +41,7 @@ class StockServer(Playing):
         self._model_dirs: dict[Spelling, Path] = {}
         self._loaded: set[str] = set()
         self._told: list[str] = []
+        self._loads: list[grpc.Future[Any]] | None = None  # that are waited for together
         self.triton = TritonServer(
             self._repository,
             model_dir=None,
@@ -54,8 +57,20 @@ class StockServer(Playing):
         self.triton.wait_ready([])
         # Not closed: a channel of the session, whose server ends with it.
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(self.grpc_url))
-        for name in self._told:
-            self._tell_to_load(name)
+        with self.together():
+            for name in self._told:
+                self._tell_to_load(name)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Load the models that are asked for inside at the same time: all are ready when it ends."""
+        self._loads = []
+        try:
+            yield
+            for load in self._loads:
+                load.result()
+        finally:
+            self._loads = None
 
     @property
     def grpc_url(self) -> str:
@@ -110,7 +125,11 @@ class StockServer(Playing):
 
     def _tell_to_load(self, name: str) -> None:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
-        self._stub.RepositoryModelLoad(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
+        load = self._stub.RepositoryModelLoad.future(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
+        if self._loads is None:
+            load.result()
+        else:
+            self._loads.append(load)
 
     def _engine_dir(self, spelling: Spelling) -> Path:
         folder = self._folder / f"engine-{spelling}"
