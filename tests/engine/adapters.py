@@ -11,9 +11,14 @@ from safetensors.numpy import load_file, save_file
 
 # TensorRT-LLM's module numbers, and Hugging Face's names of what they are added to.
 MODULES = {
-    1: "self_attn.q_proj", 2: "self_attn.k_proj", 3: "self_attn.v_proj", 4: "self_attn.o_proj", 5: "mlp.gate_proj",
-    6: "mlp.down_proj", 7: "mlp.up_proj",
-}  # fmt: skip
+    1: "self_attn.q_proj",
+    2: "self_attn.k_proj",
+    3: "self_attn.v_proj",
+    4: "self_attn.o_proj",
+    5: "mlp.gate_proj",
+    6: "mlp.down_proj",
+    7: "mlp.up_proj",
+}
 LAYERS = 2
 Pair = tuple[NDArray[np.float16], NDArray[np.float16]]
 

@@ -22,11 +22,13 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 PROMPTS = (
-    "What is the capital of France?", "Count to five.", "Write a Python function that reverses a string.",
+    "What is the capital of France?",
+    "Count to five.",
+    "Write a Python function that reverses a string.",
     "Say hello in Chinese, Arabic and emoji.",
     "Translate to French: the weather is beautiful today, and we are going to the sea with our friends.",
     "List three colours.",
-)  # fmt: skip
+)
 SYSTEM = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
 TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 

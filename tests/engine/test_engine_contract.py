@@ -30,16 +30,10 @@ def _sample(generate: Generate, seed: int, **sampling: object) -> list[int]:
     return generate(Request("", PROMPT, 6, sampling=Sampling(seed=seed, **sampling)))[0].ids  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        {"temperature": 5.0}, {"temperature": 5.0, "top_k": 0, "top_p": 0.0}, {"temperature": 5.0, "top_p": -1.0},
-        {"temperature": 100.0, "top_k": 1, "top_p": 1.0}, {"temperature": 0.0},
-        {"temperature": 0.0, "top_k": 50, "top_p": 0.9}, {"temperature": 1e-45, "top_p": 1.0},
-    ],
-)  # fmt: skip
-def test_what_is_greedy_for_the_engine(generate: Generate, greedy: list[int], sampling: dict[str, float]) -> None:
-    assert _sample(generate, 1, **sampling) == greedy
+def test_without_top_k_and_top_p_a_temperature_alone_is_greedy(generate: Generate, greedy: list[int]) -> None:
+    assert _sample(generate, 1, temperature=5.0) == greedy
+    assert _sample(generate, 2, temperature=5.0, top_k=0, top_p=0.0) == greedy
+    assert _sample(generate, 3, temperature=5.0, top_p=-1.0) == greedy
 
 
 def test_top_p_one_samples(generate: Generate, greedy: list[int]) -> None:
@@ -50,6 +44,19 @@ def test_temperature_zero_with_top_p_alone_samples_at_one(generate: Generate, gr
     trapped = [_sample(generate, seed, temperature=0.0, top_p=0.001) for seed in range(5)]
     assert trapped == [_sample(generate, seed, temperature=1.0, top_p=1.0) for seed in range(5)]
     assert len({tuple(ids) for ids in trapped}) > 1
+
+
+def test_temperature_zero_with_top_k_is_greedy(generate: Generate, greedy: list[int]) -> None:
+    assert _sample(generate, 1, temperature=0.0, top_k=50, top_p=0.9) == greedy
+    assert _sample(generate, 1, temperature=0.0) == greedy
+
+
+def test_a_tiny_temperature_is_greedy_and_not_a_failure(generate: Generate, greedy: list[int]) -> None:
+    assert _sample(generate, 1, temperature=1e-45, top_p=1.0) == greedy
+
+
+def test_top_k_one_is_greedy_at_any_temperature(generate: Generate, greedy: list[int]) -> None:
+    assert _sample(generate, 1, temperature=100.0, top_k=1, top_p=1.0) == greedy
 
 
 def test_a_seed_reproduces_and_another_differs(generate: Generate) -> None:
@@ -114,9 +121,12 @@ def test_end_id_ends_and_is_not_in_the_output(generate: Generate, greedy: list[i
     assert (whole.ids, whole.finish) == (greedy[:2], "stop")
 
 
-def test_without_end_id_the_length_ends_it_and_the_last_token_is_final(generate: Generate, greedy: list[int]) -> None:
+def test_without_end_id_nothing_ends_it_but_the_length(generate: Generate, greedy: list[int]) -> None:
     (answer,) = generate(Request("", PROMPT, 6, end_id=-1))
     assert (answer.ids, answer.finish) == (greedy, "length")
+
+
+def test_the_last_token_carries_the_final_mark(generate: Generate, greedy: list[int]) -> None:
     responses = generate(Request("", PROMPT, 6, streaming=True))
     assert [response.ids for response in responses] == [[token] for token in greedy]
     assert [response.final for response in responses] == [False] * 5 + [True]
@@ -135,10 +145,16 @@ def test_stop_words_end_and_stay_in_the_output(generate: Generate, greedy: list[
     never = (greedy[3], greedy[1])
     (answer,) = generate(Request("", PROMPT, 6, stop_words=(never, (greedy[2], greedy[3]))))
     assert (answer.ids, answer.finish) == (greedy[:4], "stop")
-    (at_the_limit,) = generate(Request("", PROMPT, 3, stop_words=((greedy[2],),)))
-    assert (at_the_limit.ids, at_the_limit.finish) == (greedy[:3], "stop")
-    longer = (99, *PROMPT, *greedy[:2])
-    assert generate(Request("", PROMPT, 6, stop_words=(longer,)))[0].ids == greedy
+
+
+def test_a_stop_word_longer_than_everything_does_not_match_its_tail(generate: Generate, greedy: list[int]) -> None:
+    word = (99, *PROMPT, *greedy[:2])
+    assert generate(Request("", PROMPT, 6, stop_words=(word,)))[0].ids == greedy
+
+
+def test_a_stop_word_at_the_length_limit_is_a_stop(generate: Generate, greedy: list[int]) -> None:
+    (answer,) = generate(Request("", PROMPT, 3, stop_words=((greedy[2],),)))
+    assert (answer.ids, answer.finish) == (greedy[:3], "stop")
 
 
 def test_bad_words_are_never_completed(generate: Generate, greedy: list[int]) -> None:
@@ -163,6 +179,43 @@ def test_an_embedding_bias_forces_and_forbids(generate: Generate, greedy: list[i
             Request("", PROMPT, 3, sampling=Sampling(bias=np.eye(267, dtype=np.float32)[greedy[0]] * -1e9))
         )[0].ids
     )
+
+
+def test_penalties_count_the_prompt(generate: Generate, greedy: list[int], make_engine: MakeEngine) -> None:
+    logits_of = greedy[0]
+    prompt = [logits_of, *PROMPT]
+    (plain,) = generate(Request("", prompt, 1, top_log_probs=20))
+    seen = {logits_of, *PROMPT}
+    for name, value in (("presence_penalty", 3.0), ("frequency_penalty", 3.0)):
+        (answer,) = generate(Request("", prompt, 1, top_log_probs=20, sampling=Sampling(**{name: value})))
+        before, after = dict(plain.top_log_probs[0]), dict(answer.top_log_probs[0])
+        unseen = [token for token in before if token in after and token not in seen]
+        shift = after[unseen[0]] - before[unseen[0]]
+        for token in seen & set(before) & set(after):
+            assert after[token] - before[token] == pytest.approx(shift - 3.0, abs=1e-6)
+        assert all(after[token] - before[token] == pytest.approx(shift, abs=1e-6) for token in unseen)
+
+
+def test_frequency_penalty_grows_with_occurrences(generate: Generate, make_engine: MakeEngine) -> None:
+    bias = np.zeros(make_engine().vocab_size, np.float32)
+    bias[77] = 1000
+    sampling = Sampling(bias=bias, frequency_penalty=400.0)
+    ids = generate(Request("", PROMPT, 4, sampling=sampling))[0].ids
+    assert ids[:3] == [77, 77, 77]
+    assert ids[3] != 77
+
+
+def test_repetition_penalty_divides_positive_and_multiplies_negative(
+    generate: Generate, make_engine: MakeEngine
+) -> None:
+    vocab = make_engine().vocab_size
+    for bias_value in (1000.0, -1000.0):
+        bias = np.full(vocab, bias_value, np.float32)
+        plain = generate(Request("", [77], 1, top_log_probs=20, sampling=Sampling(bias=bias)))[0]
+        sampling = Sampling(bias=bias, repetition_penalty=2.0)
+        answer = generate(Request("", [77], 1, top_log_probs=20, sampling=sampling))[0]
+        assert 77 not in dict(answer.top_log_probs[0])
+        assert [t for t, _ in plain.top_log_probs[0] if t != 77][:19] == [t for t, _ in answer.top_log_probs[0]][:19]
 
 
 def test_the_output_length_is_clamped_in_silence(generate: Generate, make_engine: MakeEngine) -> None:
@@ -206,6 +259,23 @@ def test_normalised_log_probs_cover_the_survivors(
     )
     two = sum(list(first_distribution.values())[:2])
     assert np.exp(answer.log_probs[0]) == pytest.approx(first_distribution[answer.ids[0]] / two, rel=1e-4)
+
+
+def test_log_probs_are_after_temperature(generate: Generate) -> None:
+    cold = generate(Request("", PROMPT, 1, top_log_probs=2))[0].top_log_probs[0]
+    hot = generate(Request("", PROMPT, 1, top_log_probs=2, sampling=Sampling(temperature=2.0)))[0].top_log_probs[0]
+    assert hot[0][1] - hot[1][1] == pytest.approx((cold[0][1] - cold[1][1]) / 2, rel=1e-5)
+
+
+def test_top_log_probs_are_sorted_and_hold_the_greedy_token(generate: Generate, greedy: list[int]) -> None:
+    streamed = generate(Request("", PROMPT, 6, log_probs=True, top_log_probs=5, streaming=True))
+    for response, token in zip(streamed, greedy, strict=True):
+        ((best, *rest),) = response.top_log_probs
+        assert best == (token, response.log_probs[-1])
+        assert [value for _, value in rest] == sorted((value for _, value in rest), reverse=True)
+        assert len(rest) == 4
+    (whole,) = generate(Request("", PROMPT, 6, top_log_probs=5))
+    assert [top[0][0] for top in whole.top_log_probs] == greedy
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,24 @@ def _ask(
     return responses[-1], engine.stats().iteration - before
 
 
+def test_a_right_draft_saves_a_step_for_each_token(
+    make_engine: MakeEngine, generate: Generate, greedy: list[int]
+) -> None:
+    engine = make_engine()
+    plain, steps = _ask(engine, generate, [])
+    drafted, fewer = _ask(engine, generate, greedy[:7])
+    assert drafted.ids == plain.ids == greedy
+    assert (steps, fewer) == (12, 12 - 7)
+    assert plain.perf is not None
+    assert drafted.perf is not None
+    assert (plain.perf.drafts, drafted.perf.drafts) == (None, (7, 7))
+
+
 def test_a_wrong_draft_changes_nothing(make_engine: MakeEngine, generate: Generate, greedy: list[int]) -> None:
     half = [*greedy[:3], greedy[3] + 1, *greedy[4:8]]
     drafted, steps = _ask(make_engine(), generate, half)
     assert (drafted.ids, steps) == (greedy, 12 - 3)
+    assert drafted.perf is not None
     assert drafted.perf.drafts == (8, 3)
     none_right, all_steps = _ask(make_engine(), generate, [greedy[0] + 1])
     assert (none_right.ids, all_steps) == (greedy, 12)
@@ -77,6 +91,8 @@ def test_log_probs_are_those_without_a_draft(generate: Generate, greedy: list[in
     assert [[token for token, _ in top] for top in drafted.top_log_probs] == [
         [token for token, _ in top] for top in plain.top_log_probs
     ]
+    assert plain.prompt is not None
+    assert drafted.prompt is not None
     assert drafted.prompt.log_probs == pytest.approx(plain.prompt.log_probs, abs=1e-4)
     np.testing.assert_allclose(drafted.prompt.logits, plain.prompt.logits, atol=1e-3)
 
@@ -140,6 +156,7 @@ def test_the_tensors_of_a_draft() -> None:
     assert (request.num_input_tokens, request.num_output_tokens, request.finish_reason) == (False, False, False)
     more = {"draft_logits": np.ones((1, 2, 4), np.float32), "draft_acceptance_threshold": np.array([[0.5]], np.float32)}
     request = parse(inputs | more, request_id="r", exclude_input=True, takes=takes)
+    assert request.draft.logits is not None
     assert (request.draft.logits.shape, request.draft.threshold) == ((2, 4), 0.5)
 
 
@@ -177,6 +194,7 @@ def test_greedy_answers_are_the_target_s_own_by_logits_too(
         logits = np.random.default_rng(1).normal(size=(8, engine.vocab_size)).astype(np.float32)
         (answer,) = generate(Request("", PROMPT, 12, draft=Draft(half, logits, threshold), perf_metrics=True), engine)
         assert (answer.ids, engine.stats().iteration - before) == (greedy, 12 - 3)
+        assert answer.perf is not None
         assert answer.perf.drafts == (8, 3)
 
 

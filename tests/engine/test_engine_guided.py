@@ -26,11 +26,14 @@ Generate = Callable[..., list[Response]]
 IM_END, END_OF_TEXT = 2, 0
 PERSON = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
-                   "tags": {"type": "array", "items": {"enum": ["a", "ü", None]}, "maxItems": 2}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 5},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "tags": {"type": "array", "items": {"enum": ["a", "ü", None]}, "maxItems": 2},
+    },
     "required": ["name", "age", "tags"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 CALL = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 99}}, "required": ["a"]}
 CALL |= {"additionalProperties": False}
 
@@ -307,6 +310,7 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = load_guided_decoder(tiny_folder, 300)
+    assert made is not None
     made.close()
     assert load_guided_decoder(tmp_path, 300) is None
     (tmp_path / "tokenizer.json").write_text("{}")

@@ -17,6 +17,7 @@ from wire.request import Request
 from wire.response import Perf, Response
 
 MakeEngine = Callable[..., ReferenceEngine]
+Generate = Callable[..., list[Response]]
 
 
 def _text(length: int, start: int = 0) -> list[int]:
@@ -33,6 +34,7 @@ def _ask(engine: ReferenceEngine, prompt: list[int], count: int = 4, **more: obj
 
 
 def _cached(response: Response) -> int:
+    assert response.perf is not None
     assert response.perf.cached_tokens is not None
     return response.perf.cached_tokens
 
@@ -58,6 +60,12 @@ def test_the_last_token_of_a_prompt_is_always_computed(engine: ReferenceEngine) 
     assert _cached(_ask(engine, _text(2 * BLOCK + 1))) == 2 * BLOCK
 
 
+def test_a_conversation_reuses_its_own_answers(engine: ReferenceEngine) -> None:
+    prompt = _text(BLOCK)
+    answer = _ask(engine, prompt, count=BLOCK + 1).ids
+    assert _cached(_ask(engine, [*prompt, *answer, 9, 9])) == 2 * BLOCK
+
+
 def test_what_is_reused_is_not_computed(engine: ReferenceEngine) -> None:
     prompt = _text(4 * PREFILL_TOKENS + 1)
     for steps in (5, 1):
@@ -77,6 +85,8 @@ def test_requests_that_tell_of_their_prompt_compute_all_of_it(engine: ReferenceE
     told = _ask(engine, prompt, prompt_log_probs=0)
     assert _cached(_ask(engine, prompt, prompt_log_probs=0)) == _cached(_ask(engine, prompt, context_logits=True)) == 0
     again = _ask(engine, prompt, prompt_log_probs=0)
+    assert told.prompt is not None
+    assert again.prompt is not None
     assert again.prompt.log_probs == pytest.approx(told.prompt.log_probs, abs=1e-4)
     assert _cached(_ask(engine, prompt)) == 2 * BLOCK  # they leave their blocks to others
 
@@ -97,6 +107,7 @@ def test_without_room_nothing_is_kept(make_engine: MakeEngine) -> None:
 
 def test_the_times_are_in_order(engine: ReferenceEngine) -> None:
     perf = _ask(engine, _text(10)).perf
+    assert perf is not None
     assert 0 < perf.arrival_ns <= perf.first_scheduled_ns <= perf.first_token_ns < perf.last_token_ns
 
 
@@ -106,6 +117,7 @@ def test_what_never_happened_has_no_time(make_engine: MakeEngine) -> None:
     engine.submit(Request("b", _text(3), 2, perf_metrics=True))
     engine.cancel("b")
     (last,) = engine.step()
+    assert last.perf is not None
     assert last.perf == Perf(last.perf.arrival_ns)
 
 

@@ -68,6 +68,7 @@ def test_log_probs_are_a_log_softmax_of_the_engines_own_logits(
 def test_logits_after_the_end_are_zeros_and_before_it_those_of_a_stream(generate: Generate) -> None:
     end = generate(Request("", PROMPT, 6))[0].ids[3]
     (whole,) = generate(Request("", PROMPT, 6, end_id=end, generation_logits=True))
+    assert whole.logits is not None
     assert whole.logits.shape == (6, 267)
     assert whole.logits[: len(whole.ids)].any(axis=1).all()
     assert not whole.logits[len(whole.ids) :].any()
@@ -105,6 +106,7 @@ def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_compa
     hot = Sampling(temperature=3.0, top_p=1.0, repetition_penalty=2.0, seed=1)
     request = Request("", prompt, 2, sampling=hot, prompt_log_probs=2, context_logits=True, streaming=True)
     scores = _scores([response for response in generate(request, engine) if response.request is request])
+    assert scores.logits is not None
     assert scores.logits.shape == (len(prompt), 267)
     own = _log_softmax(scores.logits.astype(np.float64))
     expected = [own[place, token] for place, token in enumerate(prompt[1:])]

@@ -64,6 +64,19 @@ def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_
     np.testing.assert_allclose(fused, separate, atol=1e-3)
 
 
+def test_answers_are_those_of_the_merged_model(
+    tiny: Llama, tiny_folder: Path, tmp_path: Path, generate: Generate
+) -> None:
+    pairs = make_pairs(tiny_folder, 1)
+    model = Llama(merge(tiny_folder, pairs, tmp_path / "merged"))
+    merged = ReferenceEngine(model, Limits(2048), normalize_log_probs=False)
+    (expected,) = generate(Request("", PROMPT, 20, log_probs=True), merged)
+    (actual,) = generate(Request("", PROMPT, 20, log_probs=True, lora=LoraTask(7, *pack(pairs))))
+    assert actual.ids == expected.ids
+    assert actual.log_probs == pytest.approx(expected.log_probs, abs=1e-3)
+    assert generate(Request("", PROMPT, 20))[0].ids != expected.ids
+
+
 def test_sequences_in_one_pass_have_adapters_of_their_own(tiny: Llama, tiny_folder: Path) -> None:
     first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
     together = _logits(tiny, [first, None, second], PROMPT)
@@ -71,8 +84,42 @@ def test_sequences_in_one_pass_have_adapters_of_their_own(tiny: Llama, tiny_fold
     np.testing.assert_allclose(together, alone, atol=1e-3)
 
 
+def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
+    first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
+    assert first.weights is not None
+    engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
+
+    def ask(task: LoraTask) -> list[int]:
+        return generate(Request("", PROMPT, 8, lora=task), engine)[0].ids
+
+    missing = "LoRA task 1 not found in cache. Please send LoRA weights with request"
+    with pytest.raises(RejectedError, match=missing):
+        ask(LoraTask(1))
+    answer = ask(first)
+    assert ask(LoraTask(1)) == answer
+    assert ask(second) != answer
+    with pytest.raises(RejectedError, match=missing):
+        ask(LoraTask(1))
+    assert ask(first) == answer
+    assert ask(LoraTask(1)) == answer
+
+
+def test_a_request_in_flight_keeps_an_adapter_that_has_left(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
+    first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
+    assert first.weights is not None
+    (expected,) = generate(Request("", PROMPT, 8, lora=first))
+    engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
+    engine.submit(Request("a", PROMPT, 8, lora=first))
+    responses = engine.step()
+    engine.submit(Request("b", PROMPT, 8, lora=second))
+    while engine.busy:
+        responses += engine.step()
+    assert {response.request.id: response.ids for response in responses}["a"] == expected.ids
+
+
 def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
     tasks = [_task(tiny_folder, number, number) for number in range(3)]
+    assert tasks[0].weights is not None
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=2 * tasks[0].weights.nbytes))
     for task in (tasks[0], tasks[1], LoraTask(0), tasks[2]):
         generate(Request("", PROMPT, 1, lora=task), engine)
@@ -87,6 +134,7 @@ def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_folder:
 
     def ask(task: LoraTask | None) -> tuple[list[int], int | None]:
         (answer,) = generate(Request("", prompt, 8, perf_metrics=True, lora=task), engine)
+        assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
     adapted = _task(tiny_folder, 1, 1)

@@ -37,6 +37,18 @@ def rows(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.random.default_rng(1).normal(0, embedding.std() * 3, shape).astype(np.float16).astype(np.float32)
 
 
+def test_a_row_that_is_a_token_s_embedding_is_that_token(
+    generate: Generate, embedding: NDArray[np.float32], tiny: Llama
+) -> None:
+    vocab = tiny.config.vocab
+    table = PromptTable(embedding[[WORDS[2], WORDS[0]]])
+    (plain,) = generate(Request("", WORDS, 12, log_probs=True))
+    tuned_prompt = [vocab + 1, WORDS[1], vocab, WORDS[3]]
+    (tuned,) = generate(Request("", tuned_prompt, 12, log_probs=True, prompt_table=table))
+    assert tuned.ids == plain.ids
+    assert tuned.log_probs == pytest.approx(plain.log_probs, abs=1e-4)
+
+
 def test_rows_compute_what_a_larger_vocabulary_would(
     tiny_folder: Path, tmp_path: Path, tiny: Llama, rows: NDArray[np.float32]
 ) -> None:
@@ -61,6 +73,15 @@ def _widened(folder: Path, target: Path, rows: NDArray[np.float32]) -> Path:
     return target
 
 
+def test_another_table_is_another_answer(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
+    prompt = [tiny.config.vocab, tiny.config.vocab + 2, *WORDS]
+    answers = {
+        tuple(generate(Request("", prompt, 12, prompt_table=PromptTable(table)))[0].ids)
+        for table in (rows, rows[::-1].copy(), -rows)
+    }
+    assert len(answers) == 3
+
+
 def test_penalties_pass_over_virtual_ids(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
     prompt = [tiny.config.vocab + 1, *WORDS]
     (answer,) = generate(
@@ -77,6 +98,7 @@ def test_cached_blocks_are_not_shared_between_tables(
 
     def ask(table: PromptTable) -> tuple[list[int], int | None]:
         (answer,) = generate(Request("", prompt, 8, perf_metrics=True, prompt_table=table), engine)
+        assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
     extra = (7, *[0] * (len(prompt) - 1))
@@ -130,6 +152,7 @@ def test_the_tensors_are_read() -> None:
         prompt_vocab_size=np.array([[2]], np.int32),
         prompt_table_extra_ids=np.array([[1, 2, 3]], np.uint64),
     )
+    assert request.prompt_table is not None
     assert request.prompt_table.rows.shape == (2, 4)
     assert request.prompt_table.rows.dtype == np.float32
     assert request.prompt_table.extra_ids == (1, 2, 3)
@@ -140,12 +163,22 @@ def test_the_tensors_are_read() -> None:
     [
         ({"prompt_vocab_size": np.array([[2]], np.int32)}, "given together"),
         ({"prompt_embedding_table": np.ones((1, 2, 4), np.float16)}, "given together"),
-        ({"prompt_embedding_table": np.ones((1, 2, 4), np.float16), "prompt_vocab_size": np.array([[3]], np.int32)},
-         "prompt_vocab_size is 3, but prompt_embedding_table has 2 rows"),
-        ({"prompt_embedding_table": np.full((1, 2, 4), np.inf, np.float16),
-          "prompt_vocab_size": np.array([[2]], np.int32)}, "finite"),
+        (
+            {
+                "prompt_embedding_table": np.ones((1, 2, 4), np.float16),
+                "prompt_vocab_size": np.array([[3]], np.int32),
+            },
+            "prompt_vocab_size is 3, but prompt_embedding_table has 2 rows",
+        ),
+        (
+            {
+                "prompt_embedding_table": np.full((1, 2, 4), np.inf, np.float16),
+                "prompt_vocab_size": np.array([[2]], np.int32),
+            },
+            "finite",
+        ),
     ],
-)  # fmt: skip
+)
 def test_incomplete_tensors_are_refused(given: dict[str, NDArray[Any]], words: str) -> None:
     with pytest.raises(RejectedError, match=words):
         _parse(**given)

@@ -15,7 +15,7 @@ from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from tests.rings import examples
 from tests.tiny_model import write_tiny_model
-from wire.request import Request
+from wire.request import RejectedError, Request
 from wire.response import Response
 
 MakeEngine = Callable[..., ReferenceEngine]
@@ -29,6 +29,23 @@ def _drain(engine: ReferenceEngine) -> dict[str, list[Response]]:
         for response in engine.step():
             answers.setdefault(response.request.id, []).append(response)
     return answers
+
+
+def _tokens(responses: list[Response]) -> list[int]:
+    return [token for response in responses for token in response.ids]
+
+
+def test_requests_join_between_steps(make_engine: MakeEngine, generate: Generate) -> None:
+    engine = make_engine()
+    engine.submit(Request("a", PROMPT, 30, streaming=True))
+    before = [response for _ in range(5) for response in engine.step()]
+    engine.submit(Request("b", [40, 41], 3, streaming=True))
+    together = engine.step()
+    assert [response.request.id for response in together] == ["a", "b"]
+    rest = _drain(engine)
+    assert len(before) + 1 + len(rest["a"]) == 30
+    assert [r.final for r in rest["b"]] == [False, True]
+    assert rest["a"][-1].finish == rest["b"][-1].finish == "length"
 
 
 def test_a_long_prompt_does_not_stall_those_that_decode(make_engine: MakeEngine) -> None:
@@ -100,10 +117,79 @@ def test_what_a_short_prompt_leaves_of_the_budget_goes_to_the_long_one(make_engi
     assert [response.request.id for response in engine.step()] == ["long", "short"]
 
 
+def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=2, max_queue_size=3)
+    for number in range(5):
+        engine.submit(Request(f"{number}", PROMPT, 4))
+    with pytest.raises(RejectedError, match="Maximum queue size of 3 has been reached") as rejected:
+        engine.submit(Request("one too many", PROMPT, 4))
+    assert rejected.value.queue_full
+    engine.step()
+    stats = engine.stats()
+    assert (stats.active, stats.waiting, stats.scheduled, stats.max_active) == (2, 3, 2, 2)
+    assert sorted(_drain(engine)) == ["0", "1", "2", "3", "4"]
+    engine.submit(Request("now there is room", PROMPT, 4))
+
+
+@pytest.mark.parametrize("how", ["by id", "by the client"])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_cancelling_frees_the_slot_within_two_steps(make_engine: MakeEngine, how: str, *, streaming: bool) -> None:
+    engine = make_engine(max_batch_size=1)
+    gone: list[bool] = []
+    engine.submit(Request("a", PROMPT, 100, streaming=streaming, is_cancelled=lambda: bool(gone)))
+    engine.submit(Request("b", PROMPT, 100, streaming=True))
+    generated = sum(bool(engine.step()) for _ in range(5)) if streaming else len([engine.step() for _ in range(5)])
+    assert generated == 5
+    iteration = engine.stats().iteration
+    if how == "by id":
+        engine.cancel("a")
+    else:
+        gone.append(True)
+    last, first = engine.step()
+    assert engine.stats().iteration - iteration <= 2
+    assert (last.request.id, last.final, last.finish) == ("a", True, "cancelled")
+    assert len(last.ids) == (0 if streaming else 5)
+    assert first.request.id == "b"
+
+
+def test_a_waiting_request_can_be_cancelled(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=1)
+    engine.submit(Request("a", PROMPT, 3))
+    engine.submit(Request("b", PROMPT, 3))
+    engine.cancel("b")
+    responses = engine.step()
+    assert [(r.request.id, r.ids, r.finish) for r in responses] == [("b", [], "cancelled")]
+    assert engine.stats().waiting == 0
+
+
+def test_hundred_cancelled_requests_leave_nothing_behind(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_batch_size=4, max_queue_size=100)
+    for number in range(100):
+        engine.submit(Request(f"{number}", PROMPT, 100))
+    engine.step()
+    for number in range(100):
+        engine.cancel(f"{number}")
+    assert len(engine.step()) == 100
+    stats = engine.stats()
+    assert not engine.busy
+    assert (stats.active, stats.waiting, stats.scheduled, stats.kv_blocks_used) == (0, 0, 0, 0)
+
+
 def test_an_unknown_id_to_cancel_is_harmless(make_engine: MakeEngine, generate: Generate) -> None:
     engine = make_engine()
     engine.cancel("nobody")
     assert generate(Request("nobody", PROMPT, 3), engine)[-1].finish == "length"
+
+
+def test_a_duplicate_id_in_flight_is_refused_and_free_again_afterwards(
+    make_engine: MakeEngine, generate: Generate
+) -> None:
+    engine = make_engine()
+    engine.submit(Request("a", PROMPT, 3))
+    with pytest.raises(RejectedError, match="a is already in progress"):
+        engine.submit(Request("a", PROMPT, 3))
+    _drain(engine)
+    assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
 
 
 def test_requests_without_id_do_not_clash(make_engine: MakeEngine) -> None:

@@ -71,6 +71,7 @@ def test_every_tensor_is_read() -> None:
     assert request.cache_salt == "secret"
     assert request.prompt == [5, 6]
     assert request.stop_words == request.sampling.bad_words == ((10, 11), (20,))
+    assert request.sampling.bias is not None
     assert request.sampling.bias.shape == (4,)
     assert (request.sampling.seed, request.sampling.top_k, request.sampling.temperature) == (2**64 - 1, 40, 0.5)
     assert (request.streaming, request.log_probs, request.top_log_probs) == (True, True, 20)
@@ -337,6 +338,8 @@ def test_an_engine_of_one_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def _model() -> Any:
     path = Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1" / "model.py"
     spec = importlib.util.spec_from_file_location("tensorrt_llm_model", path)
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
