@@ -109,6 +109,8 @@ async def test_several_batches_have_until_the_end_of_the_answer(encoders: Encode
 
 
 async def test_batches_beside_one_that_fails_are_no_clients_that_left(encoders: EncoderServer) -> None:
+    if encoders.url("bge_py") == encoders.triton.grpc_url:
+        pytest.skip("one instance of a model in Triton takes one batch at a time")
     async with serving(encoders.model("bge_py")) as gateway:
         answer = await gateway.embed("bge_py", [*["!wait"] * 8, "a text that is longer !fail"])
         assert answer.status_code == 500
