@@ -12,8 +12,8 @@ from gateway.text.families.model_family import ModelFamily, writes_calls
 
 # ruff: noqa: RUF001 - DeepSeek spells its tokens with these characters
 
-# What the published templates of models that test_templates.py does not know hold, as far as it tells them apart; and
-# their config.json.
+# Published templates of models that are not in test_templates.py, reduced to the strings by which families differ, and
+# the architecture and type in their config.json.
 MODELS = [
     ("hermes", "<|im_start|>{{ tools }}<tools></tools><tool_call>", "MistralForCausalLM", "mistral"),
     ("plain", "{% if tools %}{{ content }}", "GPTBigCodeForCausalLM", "gpt_bigcode"),
