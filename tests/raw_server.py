@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
 
 _SECONDS = 20.0
+
+
+def read_request(peer: socket.socket) -> tuple[bytes, bytes]:
+    """Read one HTTP request, whole: a client that still sends loses an early answer; returns its head and its body."""
+    received = b""
+    while b"\r\n\r\n" not in received or len(received.partition(b"\r\n\r\n")[2]) < _length(received):
+        part = peer.recv(65536)
+        if not part:
+            raise ConnectionError("closed within a request")
+        received += part
+    head, _, body = received.partition(b"\r\n\r\n")
+    return head, body
+
+
+def _length(received: bytes) -> int:
+    found = re.search(rb"(?i)\r\ncontent-length: *(\d+)\r\n", received)
+    return int(found[1]) if found else 0
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from gateway_ops.chat.streamed_answer import StreamedReply
-from tests.raw_server import raw_server
+from tests.raw_server import raw_server, read_request
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
 from tests.terminal import GatewayTerminal
@@ -257,11 +257,9 @@ def answering(
     """A server that answers every request with a stream, unless it has a word that it refuses."""
 
     def serve(peer: socket.socket) -> None:
-        asked = b""
-        while b"\r\n\r\n" not in asked or not asked.endswith(b"}"):
-            asked += peer.recv(65536)
+        _, asked = read_request(peer)
         if heard is not None:
-            heard.append(json.loads(asked.partition(b"\r\n\r\n")[2]))
+            heard.append(json.loads(asked))
         if reject and reject.encode() in asked:
             body = json.dumps({"detail": f"{reject} is not permitted"})
             peer.sendall(f"HTTP/1.1 422 No\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())

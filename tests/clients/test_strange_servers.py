@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from tests.raw_server import raw_server
+from tests.raw_server import raw_server, read_request
 
 _ACTING = "m\x9b31m\x1b[2J\u202e\u2028\x85z"
 _SHOWN = r"m\x9b31m\x1b[2J\u202e\u2028\x85z"
@@ -36,12 +36,7 @@ def _run(command: str, answers: dict[str, bytes], *options: str) -> tuple[int, s
     """The exit status of a command and all that it prints, on a server that has these answers by path."""
 
     def serve(peer: socket.socket) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            part = peer.recv(65536)
-            if not part:
-                return
-            head += part
+        head, _ = read_request(peer)
         path = head.split(b" ")[1].decode()
         peer.sendall(answers.get(path, answers.get("", b"")))
 

@@ -21,7 +21,7 @@ from gateway_ops.cli.top_display import view
 from gateway_ops.top.activity import activity
 from gateway_ops.top.scrapes import Interval, Scrape
 from tests.ports import free_port
-from tests.raw_server import raw_server
+from tests.raw_server import raw_server, read_request
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 from tests.terminal import GatewayTerminal
@@ -189,7 +189,7 @@ def test_triton_s_own_queue_is_shown_where_the_gateway_tells_it(
 @pytest.mark.parametrize("page", [b"<html></html>", b"# TYPE a gauge\na 1\n", b'a{b="} 1\n', b"\xff\xfe"])
 def test_another_server_is_said_to_be_none(page: bytes) -> None:
     def serve(peer: socket.socket) -> None:
-        peer.recv(65536)
+        read_request(peer)
         peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page)
 
     with raw_server(serve) as url:

@@ -175,4 +175,6 @@ def stack(
         file.write_text(yaml.safe_dump(settings))
         environment = {"GATEWAY_CONFIG": str(file)} | ({"GATEWAY_WORKERS": str(workers)} if workers > 1 else {})
         gateway = held.enter_context(GatewayProcess(folder / "gateway.log", **environment))
+        while addresses is None and gateway.metric("gateway_endpoint_ready") < count:  # the gateway is ready with one
+            time.sleep(0.05)
         yield Stack(tritons, gateway)

@@ -23,7 +23,7 @@ from tests.bound_process import BoundProcess
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
 from tests.gateway_ops.conformance.lies import LIES, of_stream
 from tests.ports import free_port
-from tests.raw_server import raw_server
+from tests.raw_server import raw_server, read_request
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
@@ -157,7 +157,7 @@ def test_a_model_is_named_where_there_are_several() -> None:
 
 
 def _huge(peer: socket.socket) -> None:
-    peer.recv(65536)
+    read_request(peer)
     peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
     while True:
         peer.sendall(b"[" * 65536)
@@ -217,7 +217,7 @@ def test_words_of_a_server_are_short_and_do_nothing_to_a_terminal() -> None:
 )
 def test_a_list_of_models_of_any_form_ends_in_a_sentence(body: bytes) -> None:
     def serve(peer: socket.socket) -> None:
-        peer.recv(65536)
+        read_request(peer)
         peer.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
 
     with raw_server(serve) as server:
