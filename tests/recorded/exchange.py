@@ -15,6 +15,7 @@ from tests.recorded.gateways import Gateways
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 _LONG = 400
+_LINE = 120
 _SHOWN = 2000
 _HEADERS = (
     "content-type", "content-length", "content-encoding", "x-request-id", "x-ignored-parameters",
@@ -138,8 +139,20 @@ def _body(answer: httpx.Response) -> str:
     if len(text) > _LONG and answer.headers.get("content-type") == "application/json":
         value = json.loads(text)
         if json.dumps(value, ensure_ascii=False, separators=(",", ":")) == text:
-            return json.dumps(value, ensure_ascii=False, indent=1)
+            return _lines(value)
     return text
+
+
+def _lines(value: Any, depth: int = 0) -> str:
+    """JSON in which what is short stands on one line."""
+    line = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or len(line) <= _LINE - depth:
+        return line
+    step, end = "\n" + " " * (depth + 1), "\n" + " " * depth
+    if isinstance(value, list):
+        return f"[{step}" + f",{step}".join(_lines(each, depth + 1) for each in value) + f"{end}]"
+    items = (f"{json.dumps(name, ensure_ascii=False)}: {_lines(each, depth + 1)}" for name, each in value.items())
+    return f"{{{step}" + f",{step}".join(items) + f"{end}}}"
 
 
 def _ordered(text: str) -> str:
