@@ -192,6 +192,7 @@ def _arguments(chosen: StackOptions, model: Path | None) -> list[str]:
 def _run(chosen: StackOptions, progress: Progress) -> None:
     # In the foreground: until Ctrl-C, until the gateway dies, or until Triton has died too often.
     from gateway_ops.local_stack.stack import Stack  # noqa: PLC0415
+    from gateway_ops.local_stack.tritonserver import EMBEDDING  # noqa: PLC0415
 
     folder = RunFolder(chosen.port)
     with folder.claim(), Stack(chosen, folder) as stack:
@@ -199,6 +200,8 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
         state = RunState(Process.of(os.getpid()), False, url, chosen.what)
         if chosen.model is not None:
             state = replace(state, tokenizer=str(chosen.model.folder), max_seq_len=chosen.model.max_seq_len)
+        if chosen.embedding is not None:
+            state = replace(state, embedding=EMBEDDING)
         folder.write(state)
         try:
             stack.start(progress.step)
@@ -220,13 +223,14 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
 
 
 def _print_usage(state: RunState, folder: RunFolder, how_to_stop: str) -> None:
+    models = f"{state.model} and {state.embedding}" if state.embedding else state.model
     if not state.url:
-        lead = f"Ready: {state.model} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
+        lead = f"Ready: {models} in Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http}"
         log = f"Log: {folder.log('triton')}"
         typer.echo(f"{lead}\n\n{_own_gateway(state, folder.port)}\n\n{log}\n{how_to_stop}")
         return
     parts = [
-        f"Ready: {state.model} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
+        f"Ready: {models} at {state.url}/v1 (Triton: gRPC {state.triton_grpc}, HTTP {state.triton_http})",
         "\n".join(_to_try(state.url)),
         curl_line(state.url, state.model, os.environ),
         python_snippet(state.url, state.model, os.environ),

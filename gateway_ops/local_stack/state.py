@@ -64,6 +64,7 @@ class RunState:
         triton_metrics: URL of Triton's metrics, empty before it is known.
         tokenizer: the model's folder; empty for a repository that brings its own models.
         max_seq_len: context length of the model; 0 for a repository that brings its own models.
+        embedding: name of the served model for embeddings; empty without one.
     """
 
     supervisor: Process
@@ -75,6 +76,7 @@ class RunState:
     triton_metrics: str = ""
     tokenizer: str = ""
     max_seq_len: int = 0
+    embedding: str = ""
 
 
 class RunFolder:

@@ -302,6 +302,7 @@ def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_pa
     up = run(environ, *command, "--model", str(model), "--embedding", "--detach")
     try:
         assert up.returncode == 0, up.stderr
+        assert "Ready: tiny and embedding in Triton: gRPC " in up.stdout
         triton = re.search(r" HTTP (http://\S+)$", up.stdout, re.MULTILINE)
         text = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["Hi"]}
         embedded = httpx.post(f"{triton[1]}/v2/models/embedding/infer", json={"inputs": [text]}, timeout=60).json()
