@@ -56,6 +56,9 @@ def up(tiny_model_dir: Path, tmp_path: Path) -> Iterator[Up]:
     running = Up(tiny_model_dir, tmp_path)
     try:
         running.answers(90)
+        while "Ready: " not in running.said.read_text():  # from here on it watches Triton
+            assert running.process.poll() is None, running.said.read_text()[-4000:]
+            time.sleep(0.1)
         yield running
     finally:
         running.process.send_signal(signal.SIGTERM)
