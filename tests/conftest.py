@@ -84,10 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settings of property tests, to which a module's own add: what a busy machine makes slow is no failure.
 
     ``make test`` takes the same examples in every run, so that a change alone makes it fail, and a third of the number;
-    longer runs take others, and keep those that fail, for a second run to begin with them.
+    so does a run with a seed. Longer runs take others, and keep those that fail, for a second run to begin with them.
     """
     same = config.getoption("markexpr") == "not long"
-    rings.begin(short=same)
+    rings.begin(short=same or config.getoption("hypothesis_seed") is not None)
     settings.register_profile(
         "tests",
         max_examples=rings.examples(100),

@@ -48,11 +48,11 @@ def test_all_is_true_of_this_gateway_with_a_model_that_makes_sense(gateway: Gate
 
 
 @pytest.fixture
-def naive(triton_smollm2: Any, smollm2_dir: Path, tmp_path: Path) -> Iterator[str]:
-    """The naive gateway of the benchmarks before the real Triton."""
+def naive(triton: Any, tiny_model_dir: Path, tmp_path: Path) -> Iterator[str]:
+    """The naive gateway of the benchmarks before the tiny model in the real Triton."""
     port = free_port()
-    env = {**os.environ, "TRITON": triton_smollm2.grpc_url, "MODE": "tokens"}
-    env["TOKENIZER"] = str(smollm2_dir / "tokenizer.json")
+    env = {**os.environ, "TRITON": triton.grpc_url, "MODE": "tokens"}
+    env["TOKENIZER"] = str(tiny_model_dir / "tokenizer.json")
     command = [sys.executable, "-m", "uvicorn", "naive:app", "--port", str(port), "--no-access-log"]
     with (tmp_path / "naive.log").open("wb") as log:
         process = subprocess.Popen(command, env=env, cwd=ROOT / "benchmarks", stdout=log, stderr=log)
@@ -81,7 +81,6 @@ KNOWN = {
     "max-completion-tokens",
     "temperature",
     "logit-bias",
-    "frequency-penalty",
     "unknown-field",
     "json-object",
     "json-schema",

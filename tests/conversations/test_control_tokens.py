@@ -122,7 +122,7 @@ def test_control_tokens_of_shipped_templates_are_their_own(name: str, data: st.D
 
 
 @pytest.mark.long
-@settings(FIXED, max_examples=500)
+@settings(FIXED, max_examples=examples(500))
 @given(st.data())
 def test_control_tokens_of_public_templates_are_their_own(data: st.DataObject) -> None:
     check(data.draw(st.sampled_from(sorted(public_templates()))), data)

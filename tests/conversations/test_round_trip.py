@@ -286,7 +286,7 @@ def test_an_answer_that_is_cut_or_left_is_taken_back(talk: Talk, data: st.DataOb
 
 
 @pytest.mark.long
-@settings(FIXED, max_examples=500)
+@settings(FIXED, max_examples=examples(500))
 @given(st.data())
 def test_an_answer_that_is_cut_or_left_is_taken_back_by_public_templates(talk: Talk, data: st.DataObject) -> None:
     check_cut(talk, data, data.draw(st.sampled_from([*NAMES, *sorted(public_templates())])), plain=True)

@@ -12,15 +12,9 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    ("transport", "cancels", "fuzzed", "spoiled"),
-    [
-        ("h2", 500, 5_000, 500),
-        ("grpcio", 500, 5_000, 500),
-    ],
-)
-def test_nothing_is_lost_or_left(transport: str, cancels: int, fuzzed: int, spoiled: int) -> None:
+@pytest.mark.parametrize("transport", ["h2", "grpcio"])
+def test_nothing_is_lost_or_left(transport: str) -> None:
     command = [sys.executable, "-m", "tests.faults.endurance", "--clients", "1", "--transport", transport]
-    command += ["--cancels", str(cancels), "--fuzzed", str(fuzzed), "--spoiled", str(spoiled)]
+    command += ["--cancels", "500", "--fuzzed", "2000", "--spoiled", "500"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]

@@ -28,7 +28,7 @@ def gateway(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPath
         yield running
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.long)])
 def test_equal_models_are_equal_in_every_greedy_request(gateway: GatewayProcess, tmp_path: Path, count: int) -> None:
     report = tmp_path / "report.json"
     done = CliRunner().invoke(

@@ -16,6 +16,7 @@ import pytest
 
 from tests.app.harness import USER, Gateway, gateway
 from tests.app.scripted import MODEL
+from tests.rings import examples
 
 KEYS = {"server": {"api_keys": ["key"]}}
 
@@ -148,7 +149,9 @@ def found(output: str) -> str:
     "amount",
     [
         pytest.param(("--phases", "fuzzing", "-n", "1"), id="short"),
-        pytest.param(("--phases", "coverage,fuzzing,stateful", "-n", "40"), id="long", marks=pytest.mark.long),
+        pytest.param(
+            ("--phases", "coverage,fuzzing,stateful", "-n", str(examples(40))), id="long", marks=pytest.mark.long
+        ),
     ],
 )
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="schemathesis has no release for Python 3.10")

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from gateway.serving.store import ConflictError, DocumentWrite, StoredDocument, StoreFullError
 from gateway.serving.store.interface import DOCUMENT_BYTES, ENTRY_BYTES, StoreBounds
+from tests.rings import examples
 from tests.store.places import Place, RedisPlace, SqlitePlace
 from tests.store.redis_server import RedisServer
 
@@ -28,7 +29,7 @@ OWNERS = ("", "a")
 KEYS = ("resp_1", "resp_2", "conv_1")
 DATA = st.sampled_from([b"", bytes(100), bytes(300), bytes(500), bytes(MOST)]) | st.binary(max_size=20)
 SHORT = settings(max_examples=12, stateful_step_count=30)
-LONG = settings(max_examples=200, stateful_step_count=50)
+LONG = settings(max_examples=examples(200), stateful_step_count=50)
 LOGS = st.lists(st.binary(max_size=9) | st.just(bytes(200)), max_size=4)
 
 
