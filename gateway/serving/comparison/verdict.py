@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -11,7 +12,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.serving.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, Outcome, Refusal, WholeAnswer
+from gateway.serving.comparison.answer_forms import (
+    AnswerChoice,
+    AnswerToken,
+    Failure,
+    InputScores,
+    Outcome,
+    Refusal,
+    WholeAnswer,
+)
 from gateway.text.harmless import one_line
 
 _AROUND = 40  # characters shown before and behind the first that differs
@@ -36,7 +45,7 @@ class AnswerDifference:
     """One difference between two answers.
 
     Attributes:
-        aspect: one of `Aspect`, or ``vectors``.
+        aspect: one of `Aspect`, or ``vectors``, ``scores`` or ``label``.
         choice: the index of the choice; None for the whole answer.
         facts: numbers and plain words.
         texts: texts that may repeat secrets of the request.
@@ -58,12 +67,14 @@ class ComparisonRules:
         drawn: whether answers are drawn by chance: the number of choices, the tokens of the prompt, and whether there
             is a finish reason are all that is compared.
         least_cosine: least cosine of two vectors that count as equal.
+        score_tolerance: allowed difference of a score.
     """
 
     ignored: Collection[str] = ()
     tolerance: float = 0.05
     drawn: bool = False
     least_cosine: float = 0.999
+    score_tolerance: float = 0.01
 
 
 def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, list[AnswerDifference]]:
@@ -90,6 +101,8 @@ def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, 
 def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iterator[AnswerDifference]:
     if a.vectors is not None and b.vectors is not None:
         yield from _of_vectors(a.vectors, b.vectors, rules.least_cosine)
+    if a.scores is not None and b.scores is not None:
+        yield from _of_scores(a.scores, b.scores, rules.score_tolerance)
     if len(a.choices) != len(b.choices):
         yield AnswerDifference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
@@ -118,6 +131,40 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
         facts["place_in_b"] = int(np.nanargmax(others))
     facts["length"] = {side: round(float(size[first]), 6) for side, size in zip(("a", "b"), lengths, strict=True)}
     yield AnswerDifference("vectors", None, {**facts, "unlike": int(unlike.size)})
+
+
+def _of_scores(
+    a: Mapping[int, InputScores], b: Mapping[int, InputScores], tolerance: float
+) -> Iterator[AnswerDifference]:
+    """The input whose scores differ most, else the first rank with another document; and the first other label."""
+    classes = {side: len(each.values) for side, scores in (("a", a), ("b", b)) for each in scores.values()}
+    if len({*classes.values()}) > 1:
+        yield AnswerDifference("scores", None, {"classes": classes})
+        return
+    gaps = {index: _largest_gap(a.get(index), b.get(index)) for index in sorted(a.keys() | b.keys())}
+    beyond = [index for index, (gap, _) in gaps.items() if not gap <= tolerance]
+    pairs = enumerate(zip(a, b, strict=False))
+    rank = next((at for at, (x, y) in pairs if x != y and not _largest_gap(a[x], a.get(y))[0] <= 2 * tolerance), None)
+    if beyond:
+        index = max(beyond, key=lambda index: gaps[index][0])
+        at = gaps[index][1]
+        sides = {side: each and round(each.values[at], 6) for side, each in (("a", a.get(index)), ("b", b.get(index)))}
+        shown = {"class": at} if max(classes.values()) > 1 else {}
+        yield AnswerDifference("scores", None, {"input": index, **shown, **sides, "unlike": len(beyond)})
+    elif rank is not None:
+        yield AnswerDifference("scores", None, {"rank": rank, "input": {"a": [*a][rank], "b": [*b][rank]}})
+    labels = [index for index in a.keys() & b.keys() if a[index].label != b[index].label]
+    if labels:
+        index = min(labels)
+        texts = {"a": a[index].label, "b": b[index].label}
+        yield AnswerDifference("label", None, {"input": index, "unlike": len(labels)}, texts)
+
+
+def _largest_gap(a: InputScores | None, b: InputScores | None) -> tuple[float, int]:
+    """The largest difference of two inputs' scores, infinite where one is missing, and its class."""
+    if a is None or b is None or len(a.values) != len(b.values):
+        return math.inf, 0
+    return max((_gap(*pair), at) for at, pair in enumerate(zip(a.values, b.values, strict=True)))
 
 
 def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRules) -> Iterator[AnswerDifference]:
