@@ -26,7 +26,8 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongErro
 from gateway.triton import TritonBackend, hints
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
-from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder, read_form
+from gateway.triton.dialects.encoder import TritonEncoder
+from gateway.triton.dialects.encoder_form import EncoderForm, read_form
 from gateway.triton.dialects.registry import ENCODERS, find_dialect
 from gateway.triton.inspection import DiscoveryError, read_configurations
 from gateway.triton.model_view import ModelView

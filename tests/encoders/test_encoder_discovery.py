@@ -21,9 +21,10 @@ from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.dialects import encoder as encoder_dialect
+from gateway.triton.dialects import encoder_response
 from gateway.triton.dialects.dialect import DiscoveryError
-from gateway.triton.dialects.encoder import TritonEncoder, read_form
+from gateway.triton.dialects.encoder import TritonEncoder
+from gateway.triton.dialects.encoder_form import read_form
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
@@ -184,13 +185,13 @@ async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
 async def test_hidden_states_are_pooled_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else this would wait for ever: pooling goes on only when the loop lets it."""
     going, asked = threading.Event(), EncoderRequest("1", [EncoderInput("a", ids=[1, 2])], EncoderParams())
-    pooled = encoder_dialect._pooled
+    pooled = encoder_response._pooled
 
     def waits(*given: Any) -> Any:
         assert going.wait(10)
         return pooled(*given)
 
-    monkeypatch.setattr(encoder_dialect, "_pooled", waits)
+    monkeypatch.setattr(encoder_response, "_pooled", waits)
     row = Row("input_ids INT64 -1, attention_mask INT64 -1", "states FP32 -1 2", {})
     encoder = _encoder(tmp_path, row, OneResponse("states", [[[1.0, 0.0], [0.0, 1.0]]]), "embed", normalize=False)
     encoding = asyncio.ensure_future(encoder.encode(asked))

@@ -1,0 +1,202 @@
+"""The form of an encoder's requests and responses, found in its configuration and settings (wire contract 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor
+from gateway.triton.dialects.dialect import DiscoveryError
+from gateway.triton.model_view import ModelView
+
+INTEGERS: Final = {
+    f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)
+}
+FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
+OUTPUTS: Final = {**FLOATS, "BF16": "<u2"}  # which NumPy lacks
+_COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
+_WIDTHS: Final = ("dim", "dims", "dimension")
+_HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
+_DEFAULT_WIDTH: Final = 1024  # of such vectors, where the model does not say
+ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
+_DOCUMENTS: Final = ("passage", "passages", "document", "documents")
+_NAMES: Final[Mapping[str, EncoderTensor]] = {
+    "input_ids": "input_ids",
+    "attention_mask": "attention_mask",
+    "token_type_ids": "token_type_ids",
+    "embedding_request": "embedding_request",
+    "query": "query",
+    **dict.fromkeys(_DOCUMENTS, "document"),
+}
+
+Takes = Literal["text", "pair", "query", "ids", "json"]
+"""Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderForm:
+    """The form of an encoder's requests and responses.
+
+    Attributes:
+        takes: the form of a request.
+        tensors: names of its inputs, by their content.
+        output: name of the output with vectors, scores or, of vLLM, JSON.
+        order: name of the output with the places of sorted scores; None where scores come in the order of documents.
+        count: name of the output with the tokens of each item; None where the model does not count.
+        width: name of the output with the length of concatenated vectors; None without one.
+        hidden: whether the output has a vector for each token.
+        most_items: most items of one request.
+    """
+
+    takes: Takes
+    tensors: Mapping[EncoderTensor, str]
+    output: str
+    order: str | None
+    count: str | None
+    width: str | None
+    hidden: bool
+    most_items: int
+
+
+def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
+    """Find the form of an encoder in its configuration and settings.
+
+    Raises:
+        DiscoveryError: the configuration does not tell; the message names the setting that does.
+    """
+    tensors = _tensors(model, settings)
+    takes = _takes(model, tensors)
+    if settings.token_ids == "own" and takes != "ids":  # noqa: S105 - no password
+        of_texts = ", ".join(sorted(tensors.values()))
+        raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
+    _check_filled(model, tensors, settings)
+    output = _output(model, settings, takes)
+    hidden = _is_hidden(model, tensors, output)
+    counts = takes != "json" or ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
+    count = settings.count or (_integers(model, _COUNTS) if counts else None)
+    order = "index" if takes == "query" and "index" in model.outputs else None
+    one_by_one = takes == "json" or not model.batched or (hidden and takes != "ids")
+    most = 1 if one_by_one else model.batch_size
+    most = min(settings.batch or most, 4096)
+    return EncoderForm(takes, tensors, output, order, count, _integers(model, _WIDTHS), hidden, most)
+
+
+def _integers(model: ModelView, names: Sequence[str]) -> str | None:
+    """The first output of integers with one of these names, whatever its case."""
+    found = (each for each in sorted(model.outputs) if model.answered.get(each) in INTEGERS)
+    return next((each for each in found if each.lower() in names), None)
+
+
+def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
+    """Reject a model that requires inputs which a request may lack."""
+    default = settings.input_types.get(settings.default_input_type or "")
+    if settings.default_input_type and default is None and "input_type" not in settings.request_fields:
+        raise DiscoveryError(f"encoder.default_input_type: {settings.default_input_type} is not in encoder.input_types")
+    each_type = [set(each.inputs) for each in settings.input_types.values()] if default else []
+    always = {*settings.inputs, *(set.intersection(*each_type) if each_type else ())}
+    unfilled = sorted(model.required - set(tensors.values()) - always)
+    if unfilled:
+        raise DiscoveryError(
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; give their "
+            "values in encoder.inputs"
+        )
+
+
+def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
+    """Whether an output has a vector for each token, by its declared dimensions."""
+    dims = model.dims.get(output, ())
+    of_one = len(model.dims.get(tensors.get("input_ids", ""), ())) == 1  # an input without a dimension for items
+    if not model.batched and not of_one:
+        dims = dims[1:]
+    return len(dims) == 2 and dims[0] != 1
+
+
+def vector_width(model: ModelView, form: EncoderForm) -> int | None:
+    """The numbers of one vector, by the declared dimensions."""
+    dims = model.dims.get(form.output, ())
+    declared = dims[-1] if dims and form.takes != "json" and form.width is None else 0
+    return declared if declared > 0 else None
+
+
+def fixed_length(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> int | None:
+    """The tokens of each input, where the model declares their number."""
+    tokens = model.dims.get(tensors.get("input_ids", ""), ())[-1:]
+    return next((each for each in tokens if each > 0), None)
+
+
+def most_tokens(model: ModelView, form: EncoderForm, settings: EncoderSettings) -> int:
+    """The most tokens of a request of several inputs; fewer where the model returns a vector of each."""
+    if not form.hidden:
+        return settings.batch_tokens
+    number = np.dtype(OUTPUTS.get(model.answered.get(form.output, ""), "<f8")).itemsize
+    return max(1, min(settings.batch_tokens, _HIDDEN_BYTES // number // (vector_width(model, form) or _DEFAULT_WIDTH)))
+
+
+def _constants(settings: EncoderSettings) -> set[str]:
+    return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
+
+
+def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor, str]:
+    """The inputs of a model by what they hold."""
+    unknown = sorted({*settings.tensors.values(), *_constants(settings)} - model.inputs)
+    if unknown:
+        raise DiscoveryError(
+            f"encoder: model {model.name!r} has no input {', '.join(unknown)}; its inputs are "
+            f"{', '.join(sorted(model.inputs))}"
+        )
+    found: dict[EncoderTensor, str] = dict(settings.tensors)
+    free = model.inputs - set(found.values()) - _constants(settings)
+    for name, holds in _NAMES.items():
+        if name in free and holds not in found:
+            found[holds] = name
+    if not found.keys() & {"input_ids", "embedding_request", "text", "pair"} and not found.keys() >= {
+        "query",
+        "document",
+    }:
+        texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
+        texts = [name for name in texts if name in model.required] or texts
+        if len(texts) == 1:
+            found["pair" if model.dims.get(texts[0], ())[-1:] == (2,) else "text"] = texts[0]
+    return found
+
+
+def _takes(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> Takes:
+    if "embedding_request" in tensors:
+        return "json"
+    if "input_ids" in tensors:
+        return "ids"
+    if {"query", "document"} <= tensors.keys():
+        return "query"
+    if "pair" in tensors:
+        return "pair"
+    if "text" in tensors:
+        return "text"
+    raise DiscoveryError(
+        f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
+        "name it in encoder.tensors"
+    )
+
+
+def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
+    """The output with the vectors or scores: pooled before unpooled ones."""
+    if settings.output is not None:
+        if settings.output not in model.outputs:
+            raise DiscoveryError(
+                f"encoder.output: model {model.name!r} has no output {settings.output!r}; its outputs are "
+                f"{', '.join(sorted(model.outputs))}"
+            )
+        return settings.output
+    if takes == "json":
+        return "text_output"
+    floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
+    least = min((len(model.dims[name]) for name in floats), default=0)
+    pooled = [name for name in floats if len(model.dims[name]) == least]
+    if len(pooled) == 1:
+        return pooled[0]
+    raise DiscoveryError(
+        f"it is unknown which output of model {model.name!r} has the vectors or scores, of "
+        f"{', '.join(sorted(model.outputs))}; name it in encoder.output"
+    )
