@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gateway.generation import EngineError
-from gateway.generation.encoder import EncoderParams
+from gateway.generation.encoder import EncoderParams, unit_rows
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 
@@ -35,7 +35,7 @@ async def score_pairs(
             error.item = _pair_of(texts[found], pairs)
             error.message = error.message.replace(f"(input {found})", f"(first text of pair {error.item})")
         raise
-    units = encoded.values / np.linalg.norm(encoded.values, axis=1, keepdims=True)
+    units = unit_rows(encoded.values)
     places = {text: len(pairs) + place for place, text in enumerate(firsts)}
     scores = (units[: len(pairs)] * units[[places[each.text] for each in pairs]]).sum(axis=1, keepdims=True)
     return EncoderResult(scores.astype(np.float32, copy=False).clip(-1, 1), encoded.tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tritonclient.grpc import service_pb2
@@ -19,14 +20,7 @@ from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import Dialect, DiscoveryError
-from gateway.triton.dialects.encoder_form import (
-    OUTPUTS,
-    EncoderForm,
-    fixed_length,
-    most_tokens,
-    read_form,
-    vector_width,
-)
+from gateway.triton.dialects.encoder_form import FLOATS, EncoderForm, read_form
 from gateway.triton.dialects.encoder_request import write_request
 from gateway.triton.dialects.encoder_response import read_response
 from gateway.triton.model_view import ModelView
@@ -50,7 +44,7 @@ class EncoderDialect(Dialect[Encoder]):
     def recognizes(self, model: ModelView) -> bool:
         """Tell whether a model takes texts or token ids and returns numbers; see ``Dialect``."""
         takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
-        return takes and any(datatype in OUTPUTS for datatype in model.answered.values())
+        return takes and any(datatype in FLOATS for datatype in model.answered.values())
 
     def check(self, models: Models, path: EnginePath) -> None:
         """Reject a setting ``path`` of generating models; see ``Dialect``."""
@@ -66,8 +60,7 @@ class EncoderDialect(Dialect[Encoder]):
         form = read_form(model, settings)
         if options.task == "rerank" and form.takes in ("text", "json"):
             raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
-        length, most = fixed_length(model, form.tensors), most_tokens(model, form, settings)
-        bounds = [each for each in (hints.number(model, "max_seq_len"), length) if each is not None]
+        bounds = [each for each in (hints.number(model, "max_seq_len"), form.length) if each is not None]
         features = EngineFeatures(
             path=self.path,
             reason=reason,
@@ -82,11 +75,11 @@ class EncoderDialect(Dialect[Encoder]):
             whole=True,
             estimates=frozenset() if form.count else frozenset({"prompt_tokens"}),
             task=options.task,
-            most_items=min(form.most_items, max(1, most // (length or 1))),
+            most_items=min(form.most_items, max(1, form.most_tokens // (form.length or 1))),
             one_query=form.takes == "query" and not model.batched,
-            most_tokens=most,
+            most_tokens=form.most_tokens,
             pads=form.takes != "ids" or "attention_mask" in form.tensors,
-            width=vector_width(model, form),
+            width=form.dimensions,
         )
         encoder = TritonEncoder(connection, model, form, settings, features)
         try:
@@ -137,43 +130,28 @@ def _capabilities(form: EncoderForm, settings: EncoderSettings) -> dict[str, Cap
     return found | dict.fromkeys(settings.request_fields, native)
 
 
+@dataclass(frozen=True)
 class TritonEncoder:
     """An Encoder that calls a Triton model.
 
-    Args:
+    Attributes:
         connection: connection to Triton.
         model: the called model.
         form: form of requests and responses.
         settings: settings with additions to each request.
         features: its features by discovery.
-
-    Attributes:
-        form: form of requests and responses.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        model: ModelView,
-        form: EncoderForm,
-        settings: EncoderSettings,
-        features: EngineFeatures,
-    ) -> None:
-        self._connection = connection
-        self._model = model
-        self.form = form
-        self._settings = settings
-        self._features = features
-
-    @property
-    def features(self) -> EngineFeatures:
-        """The features of this encoder."""
-        return self._features
+    connection: Connection
+    model: ModelView
+    form: EncoderForm
+    settings: EncoderSettings
+    features: EngineFeatures
 
     async def encode(self, request: EncoderRequest) -> EncodedItems:
         """Encode inputs; see ``gateway.generation.encoder.Encoder``."""
-        call = self._connection.transport.infer(
-            self.wire(request), timeout=self._connection.timeout, traceparent=request.traceparent
+        call = self.connection.transport.infer(
+            self.wire(request), timeout=self.connection.timeout, traceparent=request.traceparent
         )
         stream = ResponseStream(call)
         answered: service_pb2.ModelInferResponse | None = None
@@ -183,7 +161,7 @@ class TritonEncoder:
                 if response.raw_output_contents:
                     answered = response
         except EngineError as error:
-            self._connection.report(error)
+            self.connection.report(error)
             raise
         finally:
             stream.close()
@@ -195,7 +173,7 @@ class TritonEncoder:
 
     def wire(self, request: EncoderRequest) -> service_pb2.ModelInferRequest:
         """Convert a request to tensors and request parameters."""
-        return write_request(request, self._model, self.form, self._settings)
+        return write_request(request, self.model, self.form, self.settings)
 
     def _read(self, response: service_pb2.ModelInferResponse, request: EncoderRequest) -> EncodedItems:
-        return read_response(response, request, self.form, self._settings, self._features.task)
+        return read_response(response, request, self.form, self.settings, self.features.task)

@@ -12,11 +12,12 @@ from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.model_view import ModelView
 
-INTEGERS: Final = {
-    f"{sign}INT{8 * size}": f"<{kind}{size}" for sign, kind in (("", "i"), ("U", "u")) for size in (1, 2, 4, 8)
+FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8", "BF16": "<u2"}
+"""NumPy's types of vectors and scores; of BF16, which NumPy lacks, its bits."""
+_INTEGERS: Final = {
+    f"{sign}INT{8 * size}": f"<{sign or 'i'}{size}".lower() for sign in ("", "U") for size in (1, 2, 4, 8)
 }
-FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
-OUTPUTS: Final = {**FLOATS, "BF16": "<u2"}  # which NumPy lacks
+NUMPY_TYPES: Final = {**FLOATS, **_INTEGERS, "BOOL": "?"}
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
 _HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
@@ -49,6 +50,9 @@ class EncoderForm:
         width: name of the output with the length of concatenated vectors; None without one.
         hidden: whether the output has a vector for each token.
         most_items: most items of one request.
+        most_tokens: most tokens of a request of several items; fewer where the model returns a vector of each.
+        length: tokens of each item, where the model declares their number.
+        dimensions: numbers of one vector, where the model declares them.
     """
 
     takes: Takes
@@ -59,6 +63,9 @@ class EncoderForm:
     width: str | None
     hidden: bool
     most_items: int
+    most_tokens: int
+    length: int | None
+    dimensions: int | None
 
 
 def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
@@ -79,14 +86,28 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     count = settings.count or (_integers(model, _COUNTS) if counts else None)
     order = "index" if takes == "query" and "index" in model.outputs else None
     one_by_one = takes == "json" or not model.batched or (hidden and takes != "ids")
-    most = 1 if one_by_one else model.batch_size
-    most = min(settings.batch or most, 4096)
-    return EncoderForm(takes, tensors, output, order, count, _integers(model, _WIDTHS), hidden, most)
+    width = _integers(model, _WIDTHS)
+    dimensions = None if takes == "json" or width else _declared(model, output)
+    number = np.dtype(FLOATS.get(model.answered.get(output, ""), "<f8")).itemsize
+    bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
+    return EncoderForm(
+        takes, tensors, output, order, count, width, hidden,
+        most_items=min(settings.batch or (1 if one_by_one else model.batch_size), 4096),
+        most_tokens=max(1, min(settings.batch_tokens, bound)),
+        length=_declared(model, tensors.get("input_ids", "")),
+        dimensions=dimensions,
+    )  # fmt: skip
+
+
+def _declared(model: ModelView, tensor: str) -> int | None:
+    """The last dimension of a tensor, where the model declares it."""
+    dims = model.dims.get(tensor) or (-1,)
+    return dims[-1] if dims[-1] > 0 else None
 
 
 def _integers(model: ModelView, names: Sequence[str]) -> str | None:
     """The first output of integers with one of these names, whatever its case."""
-    found = (each for each in sorted(model.outputs) if model.answered.get(each) in INTEGERS)
+    found = (each for each in sorted(model.outputs) if model.answered.get(each) in _INTEGERS)
     return next((each for each in found if each.lower() in names), None)
 
 
@@ -112,27 +133,6 @@ def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: s
     if not model.batched and not of_one:
         dims = dims[1:]
     return len(dims) == 2 and dims[0] != 1
-
-
-def vector_width(model: ModelView, form: EncoderForm) -> int | None:
-    """The numbers of one vector, by the declared dimensions."""
-    dims = model.dims.get(form.output, ())
-    declared = dims[-1] if dims and form.takes != "json" and form.width is None else 0
-    return declared if declared > 0 else None
-
-
-def fixed_length(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> int | None:
-    """The tokens of each input, where the model declares their number."""
-    tokens = model.dims.get(tensors.get("input_ids", ""), ())[-1:]
-    return next((each for each in tokens if each > 0), None)
-
-
-def most_tokens(model: ModelView, form: EncoderForm, settings: EncoderSettings) -> int:
-    """The most tokens of a request of several inputs; fewer where the model returns a vector of each."""
-    if not form.hidden:
-        return settings.batch_tokens
-    number = np.dtype(OUTPUTS.get(model.answered.get(form.output, ""), "<f8")).itemsize
-    return max(1, min(settings.batch_tokens, _HIDDEN_BYTES // number // (vector_width(model, form) or _DEFAULT_WIDTH)))
 
 
 def _constants(settings: EncoderSettings) -> set[str]:
@@ -191,7 +191,7 @@ def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
         return settings.output
     if takes == "json":
         return "text_output"
-    floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
+    floats = [name for name in model.outputs if model.answered.get(name) in FLOATS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:

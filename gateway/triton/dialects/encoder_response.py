@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
-from gateway.generation.encoder import EncodedItems, EncoderRequest
+from gateway.generation.encoder import EncodedItems, EncoderRequest, unit_rows
 from gateway.generation.engine import MalformedOutputError
 from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
-from gateway.triton.dialects.encoder_form import INTEGERS, OUTPUTS, EncoderForm
+from gateway.triton.dialects.encoder_form import NUMPY_TYPES, EncoderForm
 
 _SUM_ERROR: Final = 5e-3  # of probabilities that were rounded to BF16
 
@@ -45,7 +45,7 @@ def read_response(
     if form.hidden:
         values = _pooled(values, request.items, form, settings.pooling)
     if form.hidden if settings.normalize is None else settings.normalize:
-        values = scaled(values)
+        values = unit_rows(values)
     values = _activated(values, form, settings, task)
     counts = outputs.get(form.count or "")
     token_counts = _counts(counts, rows) if isinstance(counts, np.ndarray) else None
@@ -71,15 +71,10 @@ def _activated(values: NDArray[Any], form: EncoderForm, settings: EncoderSetting
         powers = np.exp(wide - wide.max(axis=1, keepdims=True))
         found = powers / powers.sum(axis=1, keepdims=True)
         if settings.activation == "auto" and not of_logits:
-            found = np.where(_are_probabilities(wide), wide, found)
+            sums = wide.sum(axis=1, keepdims=True)
+            sure = np.isclose(sums, 1, rtol=0, atol=_SUM_ERROR) & (wide >= 0).all(axis=1, keepdims=True)
+            found = np.where(sure, wide, found)  # those are probabilities
     return np.where(np.isfinite(wide), found, np.nan)  # an infinite score is a fault, not a certainty
-
-
-def _are_probabilities(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether the numbers of each row are probabilities of all classes; shape [rows, 1]."""
-    sums = rows.sum(axis=1, keepdims=True)
-    found: NDArray[np.bool_] = np.isclose(sums, 1, rtol=0, atol=_SUM_ERROR) & (rows >= 0).all(axis=1, keepdims=True)
-    return found
 
 
 def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, NDArray[Any] | bytes]]:
@@ -87,7 +82,7 @@ def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, ND
     if len(response.outputs) != len(response.raw_output_contents):
         raise MalformedOutputError(f"{len(response.raw_output_contents)} contents of {len(response.outputs)} outputs")
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
-        kind = OUTPUTS.get(output.datatype) or INTEGERS.get(output.datatype)
+        kind = NUMPY_TYPES.get(output.datatype)
         if kind is None:
             yield output.name, raw
             continue
@@ -137,13 +132,6 @@ def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderFo
         last: NDArray[Any] = values[np.arange(rows), lengths - 1]
         return last
     return np.stack([row[:length].mean(axis=0, dtype=np.float32) for row, length in zip(values, lengths, strict=True)])
-
-
-def scaled(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Scale rows to length 1; a row of zeros stays as it is."""
-    rows: NDArray[np.float32] = values.astype(np.float32, copy=False)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _counts(values: NDArray[Any], rows: int) -> list[int] | None:
