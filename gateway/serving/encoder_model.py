@@ -32,14 +32,12 @@ from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
 from gateway.telemetry.traces import current_trace
-from gateway.text.bad_request import first_of
 from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 
 _log = logging.getLogger(__name__)
 _OF_AN_INPUT = ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST
 _OF_INPUTS = (*_OF_AN_INPUT, ErrorKind.INTERNAL)
-_MOST_NAMED = 8  # inputs in a message
 _MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
 
@@ -229,10 +227,9 @@ class EncoderModel(ServedModel):
                     suspects = batch
                     break
                 suspects = suspects[len(half) :]
-        if error.item is None and error.kind in _OF_INPUTS and error.param is None:
-            first, more = first_of([f"{index}" for index in sorted(suspects)], _MOST_NAMED)
-            error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
-            error.item = suspects[0] if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
+        if not error.items and error.kind in _OF_INPUTS and error.param is None:
+            error.items = [(index, False) for index in sorted(suspects)]
+            error.param = "input" if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
         return error
 
     async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
@@ -257,8 +254,8 @@ class EncoderModel(ServedModel):
         wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
         if wrong is not None:
             row, message = wrong
-            error = MalformedOutputError(message, f"{message.rstrip('.')} (input {batch[row]}).")
-            error.item = batch[row]
+            error = MalformedOutputError(message, message)
+            error.items, error.param = [(batch[row], False)], "input"
             raise error
         return encoded.values
 

@@ -35,9 +35,10 @@ from gateway.serving.pair_similarity import score_pairs
 from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
-from gateway.text.bad_request import BadRequestError, printable
+from gateway.text.bad_request import BadRequestError, first_of, printable
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 
+_MOST_NAMED = 8  # inputs in a message
 _ROWS = 16  # of a response that are written while the event loop waits
 _CUT = Capability("emulated", "The gateway cuts texts that are too long, by the model's tokenizer.")
 _NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
@@ -143,11 +144,12 @@ async def _encoded(
         param = asked.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        of_query = error.param == "query"
-        if error.item is not None and not of_query:
-            error.param = "input"
-        path = asked.path(error.item or 0, of_query=of_query)
-        named = path.partition("[")[0] if error.item is None else path
+        paths = [asked.path(index, of_query=first) for index, first in error.items]
+        if paths:
+            shown, more = first_of(paths, _MOST_NAMED)
+            error.message = f"{error.message.rstrip('.')} ({' '.join([', '.join(shown), more]).rstrip()})."
+        of_query = all(first for _, first in error.items) if paths else error.param == "query"
+        named = paths[0] if len(paths) == 1 else _inputs_of(asked, of_query=of_query)
         raise from_engine(error, dict.fromkeys(("prompt", "input", "query"), named)) from None
     record.prompt_tokens = encoded.tokens
     return await _written(endpoint.body(asked, model, encoded))
