@@ -138,6 +138,27 @@ async def test_special_tokens_are_counted_where_the_model_counts_them(
     assert used == len(whole)
 
 
+async def test_a_cut_leaves_room_beside_special_tokens(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    """Two of a text and three of a pair: a cut to fewer tokens would leave nothing of a text."""
+    query: dict[str, Any] = {"query": "q", "documents": ["abc"]}
+    async with serving(
+        encoders.model("gemma", encoder={"token_ids": "own"}), encoders.model("jina_reranker")
+    ) as gateway:
+        for path, body, least in (
+            ("/v1/embeddings", {"model": "gemma", "input": "abc"}, 3),
+            ("/v1/rerank", {"model": "jina_reranker", **query}, 5),
+        ):
+            error = (await gateway.client.post(path, json={**body, "truncate_prompt_tokens": least - 1})).json()[
+                "error"
+            ]
+            assert (error["param"], error["code"]) == ("truncate_prompt_tokens", "integer_below_min_value")
+            assert f"at least {least}, for special tokens" in error["message"]
+            answer = (await gateway.client.post(path, json={**body, "truncate_prompt_tokens": least})).json()
+            assert answer["usage"]["total_tokens"] == least
+        ids = tokenizer.encode("abc").ids  # which have their special tokens already
+        assert (await gateway.embed("gemma", ids, truncate_prompt_tokens=1)).json()["usage"]["total_tokens"] == 1
+
+
 async def test_a_pooled_output_comes_before_hidden_states(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
     async with serving(encoders.model("gemma")) as gateway:
         found = await gateway.vectors("gemma", TEXTS)

@@ -109,6 +109,7 @@ async def _serve(endpoint: EncoderEndpoint[Fields], request: Request, registry: 
         if ignored:
             metrics.count_ignored(model.name, ignored)
         inputs = asked.inputs()
+        _check_length(asked.truncate_prompt_tokens, inputs[0], model)
         _check_number(asked, len(inputs), model.settings.encoder.max_items)
         shown = ignored if model.settings.policies.unknown == "warn" else []
         return asked, model, inputs, name_header("x-ignored-parameters", [*shown, *body.replaced])
@@ -217,7 +218,6 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
         message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
     _check_prefix(asked, model)
-    _check_length(asked.truncate_prompt_tokens, model.max_seq_len)
     asked.check_model(model)
     return _unknown(asked, model.settings.policies)
 
@@ -231,11 +231,20 @@ def _check_prefix(asked: EncoderFields, model: EncoderModel) -> None:
         raise BadRequestError(message, param="truncate", code="unsupported_parameter")
 
 
-def _check_length(asked: int | None, most: int | None) -> None:
-    name, bound = "truncate_prompt_tokens", "" if most is None else f" and at most {most}, the model's maximum"
-    if asked == 0 or (asked is not None and most is not None and asked > most):
-        code = "integer_above_max_value" if asked else "integer_below_min_value"
-        raise BadRequestError(f"{name!r} must be at least 1{bound}; -1 is the maximum.", param=name, code=code)
+def _check_length(asked: int | None, first: EncoderInput, model: EncoderModel) -> None:
+    """Check that the most tokens leave room for each text of an input beside the special tokens of texts."""
+    name, most, tokenizer = "truncate_prompt_tokens", model.max_seq_len, model.tokenizer
+    if asked is None or tokenizer is None:
+        return
+    pair = first.pair is not None and model.task != "embed"
+    least = 1 if first.ids else tokenizer.special_tokens(pair=pair) + 1 + pair
+    if asked != -1 and not least <= asked <= (most or asked):
+        code = "integer_below_min_value" if asked < least else "integer_above_max_value"
+        bound = "" if most is None else f" and at most {most}, the model's maximum"
+        why = "" if least == 1 else ", for special tokens and one token of each text"
+        raise BadRequestError(
+            f"{name!r} must be at least {least}{why}{bound}; -1 is the maximum.", param=name, code=code
+        )
     if asked == -1 and most is None:
         message = f"The parameter {name!r} is not supported with this value: {_NO_LENGTH.note}"
         raise BadRequestError(message, param=name, code="unsupported_parameter")
