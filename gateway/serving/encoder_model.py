@@ -191,7 +191,7 @@ class EncoderModel(ServedModel):
                 try:
                     return await self._encode(batches, batch)
                 except EngineError as error:
-                    raise await self._blame(batches, batch, error) from None
+                    raise await self._locate_fault(batches, batch, error) from None
 
         try:
             results = [await encode(places[0])] if len(places) == 1 else await all_or_none(map(encode, places))
@@ -210,7 +210,7 @@ class EncoderModel(ServedModel):
             self._width = values.shape[1]
         return values
 
-    async def _blame(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
+    async def _locate_fault(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
         """Name the input at fault in an error, or the inputs of its batch; halves are sent again to find it."""
         suspects, tried = batch, True
         while error.kind in _OF_AN_INPUT and error.param is None and (len(suspects) > 1 or not tried):
@@ -251,9 +251,9 @@ class EncoderModel(ServedModel):
         finally:
             self._running.discard(call)
         batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
-        wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
-        if wrong is not None:
-            row, message = wrong
+        invalid = _invalid_row(encoded.values, zeros=self.task != "embed")
+        if invalid is not None:
+            row, message = invalid
             error = MalformedOutputError(message, message)
             error.items, error.param = [(batch[row], False)], "input"
             raise error
@@ -313,7 +313,7 @@ async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Resu
         await asyncio.wait(tasks)
 
 
-def _wrong_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
+def _invalid_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
     """The first row with numbers that no input can have, with a sentence; ``zeros``: whether a row may be zeros."""
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():

@@ -58,7 +58,7 @@ class EncoderDialect(Dialect[Encoder]):
         """Make the engine; see ``Dialect``."""
         model, settings = models.entry, _with_hints(models.entry, options.encoder)
         form = read_form(model, settings)
-        if options.task == "rerank" and form.takes in ("text", "json"):
+        if options.task == "rerank" and form.input_kind in ("text", "json"):
             raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
         bounds = [each for each in (hints.number(model, "max_seq_len"), form.length) if each is not None]
         features = EngineFeatures(
@@ -66,7 +66,7 @@ class EncoderDialect(Dialect[Encoder]):
             reason=reason,
             model=model.name,
             token_ids=False,
-            prompt_ids=form.takes == "ids",
+            prompt_ids=form.input_kind == "ids",
             logprobs=False,
             max_seq_len=min(bounds, default=None),
             tokenizer_dir=hints.parameter(model, "tokenizer_dir"),
@@ -76,9 +76,9 @@ class EncoderDialect(Dialect[Encoder]):
             estimates=frozenset() if form.count else frozenset({"prompt_tokens"}),
             task=options.task,
             most_items=min(form.most_items, max(1, form.most_tokens // (form.length or 1))),
-            one_query=form.takes == "query" and not model.batched,
+            one_query=form.input_kind == "query" and not model.batched,
             most_tokens=form.most_tokens,
-            pads=form.takes != "ids" or "attention_mask" in form.tensors,
+            pads=form.input_kind != "ids" or "attention_mask" in form.tensors,
             width=form.dimensions,
         )
         encoder = TritonEncoder(connection, model, form, settings, features)
@@ -125,7 +125,7 @@ def _capabilities(form: EncoderForm, settings: EncoderSettings) -> dict[str, Cap
         found["input_type"] = Capability("emulated", f"The gateway changes each input by its settings for {names}.")
     if settings.dimensions:
         found["dimensions"] = Capability("emulated", "The gateway cuts vectors and scales them to length 1.")
-    if form.takes == "json":
+    if form.input_kind == "json":
         found["dimensions"] = Capability("native", "By pooling_params.")
     return found | dict.fromkeys(settings.request_fields, native)
 

@@ -33,7 +33,7 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
     **dict.fromkeys(_DOCUMENTS, "document"),
 }
 
-Takes = Literal["text", "pair", "query", "ids", "json"]
+InputKind = Literal["text", "pair", "query", "ids", "json"]
 """Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
 
 
@@ -42,7 +42,7 @@ class EncoderForm:
     """The form of an encoder's requests and responses.
 
     Attributes:
-        takes: the form of a request.
+        input_kind: the form of a request.
         tensors: names of its inputs, by their content.
         output: name of the output with vectors, scores or, of vLLM, JSON.
         order: name of the output with the places of sorted scores; None where scores come in the order of documents.
@@ -55,7 +55,7 @@ class EncoderForm:
         dimensions: numbers of one vector, where the model declares them.
     """
 
-    takes: Takes
+    input_kind: InputKind
     tensors: Mapping[EncoderTensor, str]
     output: str
     order: str | None
@@ -75,23 +75,23 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
         DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
     tensors = _tensors(model, settings)
-    takes = _takes(model, tensors)
-    if settings.token_ids == "own" and takes != "ids":  # noqa: S105 - no password
+    input_kind = _input_kind(model, tensors)
+    if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
         of_texts = ", ".join(sorted(tensors.values()))
         raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
     _check_filled(model, tensors, settings)
-    output = _output(model, settings, takes)
-    hidden = _is_hidden(model, tensors, output)
-    counts = takes != "json" or ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
+    output = _output(model, settings, input_kind)
+    hidden = _has_token_vectors(model, tensors, output)
+    counts = input_kind != "json" or ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
     count = settings.count or (_integers(model, _COUNTS) if counts else None)
-    order = "index" if takes == "query" and "index" in model.outputs else None
-    one_by_one = takes == "json" or not model.batched or (hidden and takes != "ids")
+    order = "index" if input_kind == "query" and "index" in model.outputs else None
+    one_by_one = input_kind == "json" or not model.batched or (hidden and input_kind != "ids")
     width = _integers(model, _WIDTHS)
-    dimensions = None if takes == "json" or width else _declared(model, output)
+    dimensions = None if input_kind == "json" or width else _declared(model, output)
     number = np.dtype(FLOATS.get(model.answered.get(output, ""), "<f8")).itemsize
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     return EncoderForm(
-        takes, tensors, output, order, count, width, hidden,
+        input_kind, tensors, output, order, count, width, hidden,
         most_items=min(settings.batch or (1 if one_by_one else model.batch_size), 4096),
         most_tokens=max(1, min(settings.batch_tokens, bound)),
         length=_declared(model, tensors.get("input_ids", "")),
@@ -126,7 +126,7 @@ def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settin
         )
 
 
-def _is_hidden(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
+def _has_token_vectors(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
     """Whether an output has a vector for each token, by its declared dimensions."""
     dims = model.dims.get(output, ())
     of_one = len(model.dims.get(tensors.get("input_ids", ""), ())) == 1  # an input without a dimension for items
@@ -163,7 +163,7 @@ def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor,
     return found
 
 
-def _takes(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> Takes:
+def _input_kind(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> InputKind:
     if "embedding_request" in tensors:
         return "json"
     if "input_ids" in tensors:
@@ -180,7 +180,7 @@ def _takes(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> Takes:
     )
 
 
-def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
+def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
     """The output with the vectors or scores: pooled before unpooled ones."""
     if settings.output is not None:
         if settings.output not in model.outputs:
@@ -189,7 +189,7 @@ def _output(model: ModelView, settings: EncoderSettings, takes: Takes) -> str:
                 f"{', '.join(sorted(model.outputs))}"
             )
         return settings.output
-    if takes == "json":
+    if input_kind == "json":
         return "text_output"
     floats = [name for name in model.outputs if model.answered.get(name) in FLOATS]
     least = min((len(model.dims[name]) for name in floats), default=0)

@@ -35,7 +35,7 @@ def write_request(
             _put(wire, model, form.tensors[content], values)
     used = params.input_type or settings.default_input_type
     own = settings.input_types.get(used or "", InputTypeSettings())
-    counted = {ASKS_COUNT: True} if form.takes == "json" and form.count and ASKS_COUNT in model.inputs else {}
+    counted = {ASKS_COUNT: True} if form.input_kind == "json" and form.count and ASKS_COUNT in model.inputs else {}
     rows = [len(request.items)] if model.batched else []
     for name, value in {**counted, **settings.inputs, **own.inputs}.items():
         shape = [*rows, *(max(dim, 1) for dim in model.dims.get(name, (1,)))]
@@ -52,14 +52,14 @@ def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dic
     """The inputs by their content, each with a row for each item, or for each query of a model without batches."""
     items = request.items
     texts = np.array([(item.text, item.pair or "") for item in items], object)
-    if form.takes == "ids":
+    if form.input_kind == "ids":
         return _token_ids(request, form)
-    if form.takes == "json":
+    if form.input_kind == "json":
         size = request.params.dimensions
         asked = {"input": items[0].text, "pooling_params": {} if size is None else {"dimensions": [size]}}
         return {"embedding_request": np.array([[json.dumps(asked)]], object)}
     queries = texts[:, :1]
-    if form.takes == "query" and not model.batched:
+    if form.input_kind == "query" and not model.batched:
         if len({item.text for item in items}) > 1:
             raise EngineError(ErrorKind.INVALID_REQUEST, "This model takes the documents of one query in a request.")
         queries = queries[:1]

@@ -38,7 +38,7 @@ def read_response(
     raw = outputs.get(form.output)
     if raw is None:
         raise MalformedOutputError(f"the output {form.output} is missing")
-    values = _vectors_of_json(raw) if form.takes == "json" else raw
+    values = _vectors_of_json(raw) if form.input_kind == "json" else raw
     if not isinstance(values, np.ndarray) or not values.size:
         raise MalformedOutputError(f"{form.output} is not {rows} rows of numbers")
     values = _rows(values, rows, form, outputs.get(form.width or ""))
@@ -122,7 +122,7 @@ def _rows(values: NDArray[Any], rows: int, form: EncoderForm, widths: NDArray[An
 def _pooled(values: NDArray[Any], items: Sequence[EncoderInput], form: EncoderForm, pooling: str) -> NDArray[Any]:
     """One vector for each item, of those of all its tokens."""
     rows, width = values.shape[:2]
-    by_ids = form.takes == "ids" or rows > 1
+    by_ids = form.input_kind == "ids" or rows > 1
     lengths = np.array([len(item.ids) if by_ids else width for item in items])
     if lengths.min() < 1 or lengths.max() > width:
         raise MalformedOutputError(f"{width} vectors of texts with {lengths.tolist()[:8]} tokens")
