@@ -124,6 +124,23 @@ async def test_hidden_states_are_pooled(encoders: EncoderServer, tokenizer: Toke
         assert encoders.requests(name)[0]["inputs"]["token_type_ids"][0] == shapes[0]
 
 
+async def test_a_fixed_number_of_rows_is_filled(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    """Also of the last batch, whose other rows are left out of the response; the mask is a float."""
+    async with serving(encoders.model("fixed")) as gateway:
+        found = await gateway.vectors("fixed", TEXTS)
+    pooled = np.array([_states(tokenizer, text).mean(axis=0) for text in TEXTS])
+    np.testing.assert_allclose(found, _unit(pooled), atol=1e-6)
+    assert [each["inputs"]["attention_mask"][0][0] for each in encoders.requests("fixed")] == [4, 4, 4]
+
+
+async def test_positions_count_from_0(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    async with serving(encoders.model("positions")) as gateway:
+        found = await gateway.vectors("positions", TEXTS)
+    np.testing.assert_array_equal(found, _of([_named(tokenizer, text) for text in TEXTS]))
+    for each in encoders.requests("positions"):
+        assert each["inputs"]["position_ids"][0] == each["inputs"]["input_ids"][0]
+
+
 async def test_special_tokens_are_counted_where_the_model_counts_them(
     encoders: EncoderServer, tokenizer: Tokenizer
 ) -> None:
@@ -247,6 +264,7 @@ async def test_a_large_request(encoders: EncoderServer) -> None:
 def test_every_row_has_a_test() -> None:
     tested = {
         "nim", "vllm", "ensemble", "bge_py", "litellm", "jina_v3", "bert", "deploy", "gemma",
-        "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker", "bert_cross", "classes",
+        "positions", "fixed", "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker", "bert_cross",
+        "classes",
     }  # fmt: skip
     assert set(ROWS) == tested

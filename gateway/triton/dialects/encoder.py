@@ -20,7 +20,7 @@ from gateway.triton import hints
 from gateway.triton.abilities import NO_OPTIONS, EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import Dialect, DiscoveryError
-from gateway.triton.dialects.encoder_form import FLOATS, EncoderForm, read_form
+from gateway.triton.dialects.encoder_form import OUTPUTS, EncoderForm, read_form
 from gateway.triton.dialects.encoder_request import write_request
 from gateway.triton.dialects.encoder_response import read_response
 from gateway.triton.model_view import ModelView
@@ -44,7 +44,7 @@ class EncoderDialect(Dialect[Encoder]):
     def recognizes(self, model: ModelView) -> bool:
         """Tell whether a model takes texts or token ids and returns numbers; see ``Dialect``."""
         takes = "input_ids" in model.inputs or "BYTES" in model.datatypes.values()
-        return takes and any(datatype in FLOATS for datatype in model.answered.values())
+        return takes and any(datatype in OUTPUTS for datatype in model.answered.values())
 
     def check(self, models: Models, path: EnginePath) -> None:
         """Reject a setting ``path`` of generating models; see ``Dialect``."""

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
-from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor
+from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor, TokenTensor
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.model_view import ModelView
 
-FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8", "BF16": "<u2"}
+_FLOATS: Final = {"FP32": "<f4", "FP16": "<f2", "FP64": "<f8"}
+OUTPUTS: Final = {**_FLOATS, "BF16": "<u2"}
 """NumPy's types of vectors and scores; of BF16, which NumPy lacks, its bits."""
 _INTEGERS: Final = {
     f"{sign}INT{8 * size}": f"<{sign or 'i'}{size}".lower() for sign in ("", "U") for size in (1, 2, 4, 8)
 }
-NUMPY_TYPES: Final = {**FLOATS, **_INTEGERS, "BOOL": "?"}
+NUMPY_TYPES: Final = {**_FLOATS, **_INTEGERS, "BOOL": "?"}
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
 _HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
 _DEFAULT_WIDTH: Final = 1024  # of such vectors, where the model does not say
 ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
 _DOCUMENTS: Final = ("passage", "passages", "document", "documents")
+_TOKENS: Final[tuple[TokenTensor, ...]] = get_args(TokenTensor)
 _NAMES: Final[Mapping[str, EncoderTensor]] = {
-    "input_ids": "input_ids",
-    "attention_mask": "attention_mask",
-    "token_type_ids": "token_type_ids",
+    **{name: name for name in _TOKENS},
     "embedding_request": "embedding_request",
     "query": "query",
     **dict.fromkeys(_DOCUMENTS, "document"),
@@ -50,6 +50,7 @@ class EncoderForm:
         width: name of the output with the length of concatenated vectors; None without one.
         hidden: whether the output has a vector for each token.
         most_items: most items of one request.
+        rows: items that each request has, the last ones as padding; None for any number.
         most_tokens: most tokens of a request of several items; fewer where the model returns a vector of each.
         length: tokens of each item, where the model declares their number.
         dimensions: numbers of one vector, where the model declares them.
@@ -63,6 +64,7 @@ class EncoderForm:
     width: str | None
     hidden: bool
     most_items: int
+    rows: int | None
     most_tokens: int
     length: int | None
     dimensions: int | None
@@ -79,6 +81,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
         of_texts = ", ".join(sorted(tensors.values()))
         raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
+    _check_tensors(model, tensors)
     _check_filled(model, tensors, settings)
     output = _output(model, settings, input_kind)
     hidden = _has_token_vectors(model, tensors, output)
@@ -88,11 +91,14 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     one_by_one = input_kind == "json" or not model.batched or (hidden and input_kind != "ids")
     width = _integers(model, _WIDTHS)
     dimensions = None if input_kind == "json" or width else _declared(model, output)
-    number = np.dtype(FLOATS.get(model.answered.get(output, ""), "<f8")).itemsize
+    number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
+    ids = model.dims.get(tensors.get("input_ids", ""), ())
+    rows = ids[0] if not model.batched and len(ids) == 2 and ids[0] > 1 else None
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     return EncoderForm(
         input_kind, tensors, output, order, count, width, hidden,
-        most_items=min(settings.batch or (1 if one_by_one else model.batch_size), 4096),
+        most_items=min(settings.batch or rows or (1 if one_by_one else model.batch_size), rows or 4096),
+        rows=rows,
         most_tokens=max(1, min(settings.batch_tokens, bound)),
         length=_declared(model, tensors.get("input_ids", "")),
         dimensions=dimensions,
@@ -109,6 +115,20 @@ def _integers(model: ModelView, names: Sequence[str]) -> str | None:
     """The first output of integers with one of these names, whatever its case."""
     found = (each for each in sorted(model.outputs) if model.answered.get(each) in _INTEGERS)
     return next((each for each in found if each.lower() in names), None)
+
+
+def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> None:
+    """Reject a model whose inputs have other types, or more dimensions, than what is sent in them."""
+    for content, name in tensors.items():
+        datatype, dims = model.datatypes.get(name), list(model.dims.get(name, ()))
+        if datatype is not None and datatype not in (NUMPY_TYPES if content in _TOKENS else ("BYTES",)):
+            raise DiscoveryError(
+                f"input {name} of model {model.name!r} has the type {datatype}, which is not sent in it"
+            )
+        if len(dims) + model.batched > 2:
+            raise DiscoveryError(
+                f"input {name} of model {model.name!r} has the dimensions {dims}, of which one is too many"
+            )
 
 
 def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
@@ -191,7 +211,7 @@ def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) 
         return settings.output
     if input_kind == "json":
         return "text_output"
-    floats = [name for name in model.outputs if model.answered.get(name) in FLOATS]
+    floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:

@@ -68,7 +68,8 @@ def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dic
 
 def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
     """Token ids, padded at the end to the longest or the model's fixed length, which the attention mask hides."""
-    lengths = np.array([len(item.ids) for item in request.items])
+    items = [*request.items, *[request.items[0]] * ((form.rows or 0) - len(request.items))]
+    lengths = np.array([len(item.ids) for item in items])
     mask = np.arange(form.length or lengths.max()) < lengths[:, None]
 
     def padded(rows: Iterable[Sequence[int]], padding: int) -> NDArray[np.int64]:
@@ -77,11 +78,12 @@ def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor
         return found
 
     found: dict[EncoderTensor, NDArray[Any]] = {
-        "input_ids": padded((item.ids for item in request.items), request.pad_id),
+        "input_ids": padded((item.ids for item in items), request.pad_id),
         "attention_mask": mask,
+        "position_ids": np.broadcast_to(np.arange(mask.shape[1]), mask.shape),
     }
     if "token_type_ids" in form.tensors:
-        found["token_type_ids"] = padded((item.type_ids for item in request.items), 0)
+        found["token_type_ids"] = padded((item.type_ids for item in items), 0)
     return found
 
 

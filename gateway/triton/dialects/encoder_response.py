@@ -16,7 +16,7 @@ from gateway.generation.engine import MalformedOutputError
 from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
-from gateway.triton.dialects.encoder_form import NUMPY_TYPES, EncoderForm
+from gateway.triton.dialects.encoder_form import NUMPY_TYPES, OUTPUTS, EncoderForm
 
 _SUM_ERROR: Final = 5e-3  # of probabilities that were rounded to BF16
 
@@ -33,8 +33,9 @@ def read_response(
     Raises:
         MalformedOutputError: it is not one of the form.
     """
-    outputs = dict(_outputs(response))
     rows = len(request.items)
+    read = _outputs(response)
+    outputs = {name: each[:rows] if np.shape(each)[:1] == (form.rows,) else each for name, each in read}
     raw = outputs.get(form.output)
     if raw is None:
         raise MalformedOutputError(f"the output {form.output} is missing")
@@ -82,7 +83,7 @@ def _outputs(response: service_pb2.ModelInferResponse) -> Iterator[tuple[str, ND
     if len(response.outputs) != len(response.raw_output_contents):
         raise MalformedOutputError(f"{len(response.raw_output_contents)} contents of {len(response.outputs)} outputs")
     for output, raw in zip(response.outputs, response.raw_output_contents, strict=True):
-        kind = NUMPY_TYPES.get(output.datatype)
+        kind = {**NUMPY_TYPES, **OUTPUTS}.get(output.datatype)
         if kind is None:
             yield output.name, raw
             continue
