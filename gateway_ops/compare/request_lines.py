@@ -18,9 +18,9 @@ LONGEST_LINE = 16 * 2**20
 _MOST_SHOWN = 5
 _LONGEST_NAME = 64
 _BATCH_KEYS = frozenset({"custom_id", "method", "url", "body"})
-_GENERATE = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
-_BY_FIELD = {**_GENERATE, "query": "/v1/rerank", "text_1": "/v1/score", "queries": "/v1/score"}
-_PATHS = (*_GENERATE.values(), *ENCODER_PATHS)
+_BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
+_BY_FIELD |= {"query": "/v1/rerank", "text_1": "/v1/score", "queries": "/v1/score"}
+_PATHS = tuple(dict.fromkeys((*_BY_FIELD.values(), *ENCODER_PATHS)))
 _OF_VECTORS = frozenset({"encoding_format", "dimensions", "input_type", "truncate", "normalize"})
 _FORMS = "a line is {custom_id, method, url, body}, or a body of which one field tells the endpoint"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -12,15 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.serving.comparison.answer_forms import (
-    AnswerChoice,
-    AnswerToken,
-    Failure,
-    InputScores,
-    Outcome,
-    Refusal,
-    WholeAnswer,
-)
+from gateway.serving.comparison.answer_forms import AnswerChoice, AnswerToken, Failure, Outcome, Refusal, WholeAnswer
 from gateway.text.harmless import one_line
 
 _AROUND = 40  # characters shown before and behind the first that differs
@@ -101,8 +92,7 @@ def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, 
 def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iterator[AnswerDifference]:
     if a.vectors is not None and b.vectors is not None:
         yield from _of_vectors(a.vectors, b.vectors, rules.least_cosine)
-    if a.scores is not None and b.scores is not None:
-        yield from _of_scores(a.scores, b.scores, rules.score_tolerance)
+    yield from _of_scores(a, b, rules.score_tolerance)
     if len(a.choices) != len(b.choices):
         yield AnswerDifference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
@@ -133,38 +123,27 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
     yield AnswerDifference("vectors", None, {**facts, "unlike": int(unlike.size)})
 
 
-def _of_scores(
-    a: Mapping[int, InputScores], b: Mapping[int, InputScores], tolerance: float
-) -> Iterator[AnswerDifference]:
-    """The input whose scores differ most, else the first rank with another document; and the first other label."""
-    classes = {side: len(each.values) for side, scores in (("a", a), ("b", b)) for each in scores.values()}
-    if len({*classes.values()}) > 1:
-        yield AnswerDifference("scores", None, {"classes": classes})
+def _of_scores(a: WholeAnswer, b: WholeAnswer, tolerance: float) -> Iterator[AnswerDifference]:
+    """The score that differs most or is missing, else the first rank with another input and the first other label."""
+    answers = {"a": a.scores or {}, "b": b.scores or {}}
+    inputs = sorted({index for scores in answers.values() for index in scores})
+    width = max((len(each.values) for scores in answers.values() for each in scores.values()), default=1)
+    rows = [[[*(s[i].values if i in s else ()), *[np.nan] * width][:width] for i in inputs] for s in answers.values()]
+    gaps = np.nan_to_num(np.abs(np.array(rows[0]) - rows[1]), nan=np.inf).reshape(-1, width)
+    if unlike := int((gaps > tolerance).any(axis=1).sum()):
+        row, column = divmod(int(gaps.argmax()), width)
+        sides = {side: round(each[row][column], 6) for side, each in zip(answers, rows, strict=True)}
+        shown = {side: None if np.isnan(value) else value for side, value in sides.items()}
+        where = {"input": inputs[row], **({"class": column} if width > 1 else {})}
+        yield AnswerDifference("scores", None, {**where, **shown, "unlike": unlike})
         return
-    gaps = {index: _largest_gap(a.get(index), b.get(index)) for index in sorted(a.keys() | b.keys())}
-    beyond = [index for index, (gap, _) in gaps.items() if not gap <= tolerance]
-    pairs = enumerate(zip(a, b, strict=False))
-    rank = next((at for at, (x, y) in pairs if x != y and not _largest_gap(a[x], a.get(y))[0] <= 2 * tolerance), None)
-    if beyond:
-        index = max(beyond, key=lambda index: gaps[index][0])
-        at = gaps[index][1]
-        sides = {side: each and round(each.values[at], 6) for side, each in (("a", a.get(index)), ("b", b.get(index)))}
-        shown = {"class": at} if max(classes.values()) > 1 else {}
-        yield AnswerDifference("scores", None, {"input": index, **shown, **sides, "unlike": len(beyond)})
-    elif rank is not None:
-        yield AnswerDifference("scores", None, {"rank": rank, "input": {"a": [*a][rank], "b": [*b][rank]}})
-    labels = [index for index in a.keys() & b.keys() if a[index].label != b[index].label]
-    if labels:
-        index = min(labels)
-        texts = {"a": a[index].label, "b": b[index].label}
-        yield AnswerDifference("label", None, {"input": index, "unlike": len(labels)}, texts)
-
-
-def _largest_gap(a: InputScores | None, b: InputScores | None) -> tuple[float, int]:
-    """The largest difference of two inputs' scores, infinite where one is missing, and its class."""
-    if a is None or b is None or len(a.values) != len(b.values):
-        return math.inf, 0
-    return max((_gap(*pair), at) for at, pair in enumerate(zip(a.values, b.values, strict=True)))
+    for rank, (x, y) in enumerate(zip(*answers.values(), strict=True)):
+        if abs(answers["a"][x].values[0] - answers["a"][y].values[0]) > 2 * tolerance:
+            yield AnswerDifference("scores", None, {"rank": rank, "input": {"a": x, "b": y}})
+            break
+    labels = {i: {side: scores[i].label for side, scores in answers.items()} for i in inputs}
+    if others := [i for i, label in labels.items() if label["a"] != label["b"]]:
+        yield AnswerDifference("label", None, {"input": others[0], "unlike": len(others)}, labels[others[0]])
 
 
 def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRules) -> Iterator[AnswerDifference]:

@@ -448,7 +448,8 @@ _OTHERS: list[tuple[str, Any, Any, Any]] = [
     ("/classify", _CLASSES, _classes([0.75, 0.25], [0.2501, 0.7499]), None),
     ("/classify", _CLASSES, _classes([0.75, 0.25], [0.25, 0.5]),
      {"input": 1, "class": 1, "a": 0.75, "b": 0.5, "unlike": 1}),
-    ("/v1/classify", _CLASSES, _classes([0.5, 0.25, 0.25]), {"classes": {"a": 2, "b": 3}}),
+    ("/v1/classify", _CLASSES, _classes([0.5, 0.25, 0.25]),
+     {"input": 0, "class": 2, "a": None, "b": 0.25, "unlike": 2}),
     ("/v1/classify", _CLASSES, _classes([0.75, 0.25], [0.25, 0.75], labels="nx"),
      {"in": "label", "input": 1, "unlike": 1}),
 ]  # fmt: skip
