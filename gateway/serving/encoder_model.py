@@ -59,13 +59,14 @@ class EncoderModel(ServedModel):
 
     Attributes:
         labels: names of the classes, in order; empty without classes.
+        tokenizer: the tokenizer; None without one, or before it is loaded.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
         """Prepare a model; see ``ServedModel``."""
         super().__init__(*given, **named)
         self.labels: Sequence[str] = ()
-        self._tokenizer: EncoderTokenizer | None = None
+        self.tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
         self._width: int | None = None
         self._running: set[EncoderCall] = set()
@@ -82,14 +83,9 @@ class EncoderModel(ServedModel):
         return self._folder
 
     @property
-    def tokenizer(self) -> EncoderTokenizer | None:
-        """The tokenizer; None without one, or before it is loaded."""
-        return self._tokenizer
-
-    @property
     def vocab_size(self) -> int | None:
         """One more than the largest token id; None without a tokenizer."""
-        return self._tokenizer.vocab_size if self._tokenizer else None
+        return self.tokenizer.vocab_size if self.tokenizer else None
 
     def prefix(self, input_type: str | None) -> str:
         """The text before each input of a type; of the default type where it is None."""
@@ -158,11 +154,11 @@ class EncoderModel(ServedModel):
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return prepared
         bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
         how = min(bounds, default=None), params.truncate, params.document_tokens
-        tokenize = functools.partial(self._tokenizer.tokenize, prepared, *how, total=self.settings.encoder.max_tokens)
+        tokenize = functools.partial(self.tokenizer.tokenize, prepared, *how, total=self.settings.encoder.max_tokens)
         work = work_of(sum(len(each.text) + len(each.pair or "") for each in prepared))
         return tokenize() if work is None else await work.run(lambda left: tokenize(stopped=left.is_set))
 
@@ -236,7 +232,7 @@ class EncoderModel(ServedModel):
         """Encode one batch and count its tokens."""
         who, items = caller(), [batches.inputs[index] for index in batch]
         known = sum(len(item.ids) for item in items)
-        pad_id = self._tokenizer.pad_id if self._tokenizer else 0
+        pad_id = self.tokenizer.pad_id if self.tokenizer else 0
         call = EncoderCall(
             EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params, pad_id=pad_id),
             enter=functools.partial(self.admission.enter, GenerationDemand(who.id, who.weight, known)),
@@ -267,7 +263,7 @@ class EncoderModel(ServedModel):
 
     def _load_tokenizer(self, folder: Path) -> None:
         try:
-            self._tokenizer = EncoderTokenizer.from_folder(folder)
+            self.tokenizer = EncoderTokenizer.from_folder(folder)
         except TokenizerError as error:
             raise ConfigError(f"{self._key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
         self._folder = folder
@@ -284,7 +280,7 @@ class EncoderModel(ServedModel):
                 f"{self._key}.encoder.labels: there are {len(self.labels)} labels, but the Triton model "
                 f"{features.model!r} returns {features.width} scores; name as many."
             )
-        if self._tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
+        if self.tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
             why = "takes token ids" if features.prompt_ids else "does not count tokens, which usage needs"
             raise ConfigError(
                 f"{self._key}.tokenizer (GATEWAY_TOKENIZER): the Triton model {features.model!r} {why}; set the folder "

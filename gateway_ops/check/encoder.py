@@ -39,10 +39,8 @@ _QUESTION = "How do I reset my password?"
 _CLOSE = "To choose a new password, open the account settings and follow the link for a forgotten password."
 _FAR = "Stir two eggs into the flour and bake the dough for forty minutes."
 _TEXTS = (_QUESTION, _CLOSE, _FAR, "a", "The train to the coast leaves at noon from the second platform.")
-_LENGTHS: Final = tuple(64 << step for step in range(8))  # words of texts that are sent, 8,192 at most
 _READY_S: Final = 15.0
 _POLL_S: Final = 0.05
-_TYPES: Final = ("query", "passage")
 _SAME: Final = 1e-5  # of the largest number: results of a text that is read in the same way
 _NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
 _PREFIXES: Final = {
@@ -116,12 +114,9 @@ class _Proof:
         if all(np.array_equal(parts[0], other) for other in parts[1:]):
             what = "Different texts give the same result, so the model does not read the text that it is sent."
             yield self._finding(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
-        if (wrong := await self._batch(whole)) is not None:
-            yield wrong
-        async for each in self._relevance():
-            yield each
-        async for each in self._silent_cut():
-            yield each
+        for findings in (self._batch(whole), self._relevance(), self._silent_cut()):
+            async for each in findings:
+                yield each
         if self._pairs and (whole.min() < 0 or whole.max() > 1):
             what = f"Scores of pairs are {whole.min():.3g} to {whole.max():.3g}, not within 0 to 1."
             yield self._finding(Severity.WARNING, what, "Set encoder.activation to sigmoid if they are logits.")
@@ -129,7 +124,7 @@ class _Proof:
             yield missing
         yield self._shape(whole)
 
-    async def _batch(self, parts: Values) -> Finding | None:
+    async def _batch(self, parts: Values) -> AsyncIterator[Finding]:
         """Whether the largest batch, and one text more, give the results of each text by itself."""
         most = self._model.features.most_items if self._model.features else 1
         texts = list(itertools.islice(itertools.cycle(_TEXTS), max(most, len(_TEXTS)) + 1))
@@ -137,18 +132,18 @@ class _Proof:
             together = await self._encode(texts)
         except EngineError as error:
             what = f"A request of {len(texts)} texts, in batches of at most {most}, fails: {error.message}"
-            return self._finding(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
-        if _near(together, parts[np.arange(len(texts)) % len(parts)]):
-            return None
-        what = "A batch of texts gives other results than each text by itself."
-        return self._finding(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
+            yield self._finding(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
+            return
+        if not _near(together, parts[np.arange(len(texts)) % len(parts)]):
+            what = "A batch of texts gives other results than each text by itself."
+            yield self._finding(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
 
     async def _relevance(self) -> AsyncIterator[Finding]:
         """Whether a known close pair is closer than a known far one, in each ``input_type``."""
         if self._model.task == "classify":
             return
         encoder = self._model.settings.encoder
-        types = tuple(encoder.input_types) or (_TYPES if "input_type" in encoder.request_fields else ())
+        types = tuple(encoder.input_types) or (("query", "passage") if "input_type" in encoder.request_fields else ())
         if not self._pairs and len(types) > 1:
             first, *others = [await self._encode([_QUESTION], name) for name in types]
             if all(_near(other, first, _SAME) for other in others):
@@ -167,7 +162,7 @@ class _Proof:
 
     async def _silent_cut(self) -> AsyncIterator[Finding]:
         """Whether two texts whose last quarters differ are the same to the model from some length on."""
-        for words in _LENGTHS:
+        for words in (64 << step for step in range(8)):  # 8,192 at most
             text = "and then " * (3 * words // 8)
             try:
                 one, again, other = [await self._encode([text + end * (words // 4)]) for end in ("yes ", "yes ", "no ")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -24,17 +24,22 @@ _WIDTHS: Final = ("dim", "dims", "dimension")
 _HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
 _DEFAULT_WIDTH: Final = 1024  # of such vectors, where the model does not say
 ASKS_COUNT: Final = "return_num_input_tokens"  # of vLLM
-_DOCUMENTS: Final = ("passage", "passages", "document", "documents")
 _TOKENS: Final[tuple[TokenTensor, ...]] = get_args(TokenTensor)
+_NAMED: Final[tuple[EncoderTensor, ...]] = (*_TOKENS, "embedding_request", "query")
 _NAMES: Final[Mapping[str, EncoderTensor]] = {
-    **{name: name for name in _TOKENS},
-    "embedding_request": "embedding_request",
-    "query": "query",
-    **dict.fromkeys(_DOCUMENTS, "document"),
+    **dict(zip(_NAMED, _NAMED, strict=True)),
+    **dict.fromkeys(("passage", "passages", "document", "documents"), "document"),
 }
 
 InputKind = Literal["text", "pair", "query", "ids", "json"]
 """Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
+_KINDS: Final[Mapping[InputKind, set[EncoderTensor]]] = {
+    "json": {"embedding_request"},
+    "ids": {"input_ids"},
+    "query": {"query", "document"},
+    "pair": {"pair"},
+    "text": {"text"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,12 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
         DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
     tensors = _tensors(model, settings)
-    input_kind = _input_kind(model, tensors)
+    input_kind = _input_kind(tensors)
+    if input_kind is None:
+        raise DiscoveryError(
+            f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
+            "name it in encoder.tensors"
+        )
     if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
         of_texts = ", ".join(sorted(tensors.values()))
         raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
@@ -103,6 +113,10 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
         length=_declared(model, tensors.get("input_ids", "")),
         dimensions=dimensions,
     )  # fmt: skip
+
+
+def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
+    return next((kind for kind, needed in _KINDS.items() if needed <= {*tensors}), None)
 
 
 def _declared(model: ModelView, tensor: str) -> int | None:
@@ -172,32 +186,12 @@ def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor,
     for name, holds in _NAMES.items():
         if name in free and holds not in found:
             found[holds] = name
-    if not found.keys() & {"input_ids", "embedding_request", "text", "pair"} and not found.keys() >= {
-        "query",
-        "document",
-    }:
+    if _input_kind(found) is None:
         texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
         texts = [name for name in texts if name in model.required] or texts
         if len(texts) == 1:
             found["pair" if model.dims.get(texts[0], ())[-1:] == (2,) else "text"] = texts[0]
     return found
-
-
-def _input_kind(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> InputKind:
-    if "embedding_request" in tensors:
-        return "json"
-    if "input_ids" in tensors:
-        return "ids"
-    if {"query", "document"} <= tensors.keys():
-        return "query"
-    if "pair" in tensors:
-        return "pair"
-    if "text" in tensors:
-        return "text"
-    raise DiscoveryError(
-        f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
-        "name it in encoder.tensors"
-    )
 
 
 def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
