@@ -51,7 +51,7 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
         ("a INT64 1, b INT64 1", "v FP32 4", {"tensors": {"text": "a"}}, "input a of model 'model' has the type INT64"),
         ("input_ids INT64 -1, attention_mask BF16 -1", "v FP32 4", {}, "input attention_mask of model 'model' has"),
-        ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], of"),
+        ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
             "requires inputs that the gateway does not send: n",

@@ -130,7 +130,7 @@ def _capabilities(form: EncoderForm, settings: EncoderSettings) -> dict[str, Cap
     return found | dict.fromkeys(settings.request_fields, native)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TritonEncoder:
     """An Encoder that calls a Triton model.
 

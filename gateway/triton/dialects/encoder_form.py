@@ -134,15 +134,12 @@ def _integers(model: ModelView, names: Sequence[str]) -> str | None:
 def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> None:
     """Reject a model whose inputs have other types, or more dimensions, than what is sent in them."""
     for content, name in tensors.items():
+        what = f"input {name} of model {model.name!r} has"
         datatype, dims = model.datatypes.get(name), list(model.dims.get(name, ()))
         if datatype is not None and datatype not in (NUMPY_TYPES if content in _TOKENS else ("BYTES",)):
-            raise DiscoveryError(
-                f"input {name} of model {model.name!r} has the type {datatype}, which is not sent in it"
-            )
+            raise DiscoveryError(f"{what} the type {datatype}, which the gateway does not send as {content}")
         if len(dims) + model.batched > 2:
-            raise DiscoveryError(
-                f"input {name} of model {model.name!r} has the dimensions {dims}, of which one is too many"
-            )
+            raise DiscoveryError(f"{what} the dimensions {dims}, one more than the gateway sends")
 
 
 def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
