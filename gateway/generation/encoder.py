@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,13 @@ class EncodedItems:
 
     values: NDArray[np.float32]
     token_counts: Sequence[int] | None = None
+
+
+def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Scale vectors [rows, width] to length 1; a row of zeros stays as it is."""
+    rows = rows.astype(np.float32, copy=False)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 class Encoder(Engine, Protocol):

@@ -237,7 +237,8 @@ class EngineError(Exception):
             parameters of other names. None where no parameter is at fault, or the kind tells it.
         code: OpenAI's error code of a rejected request, None where it has none.
         retry_after_s: seconds after which another try makes sense, where it does and more is known than that.
-        item: place of the input at fault in a request with several; None where it is unknown.
+        items: indexes of the inputs of which one is at fault, in a request with several; each with whether it is the
+            first text of its pair. Empty where they are unknown.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class EngineError(Exception):
         self.param = param
         self.code = code
         self.retry_after_s = retry_after_s
-        self.item: int | None = None
+        self.items: Sequence[tuple[int, bool]] = ()
 
 
 def too_many_tokens(tokens: int | str, limit: int | str) -> str:

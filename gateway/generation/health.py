@@ -22,7 +22,7 @@ _LONGEST_PATIENCE_S = 60.0
 _PREFILL_RATE = 100.0  # tokens of prompts a second that a slow engine reads at least
 _PAUSE_S = 2.0  # shortest time between two probes
 _LONGEST_PAUSE_S = 10.0
-_UNHEARD_S = 5.0  # after a token the engine is not called failing for this long
+_GRACE_S = 5.0  # after a token the engine is not called failing for this long
 _MOST_PROBES = 2  # that fail in a row
 _MOST_FAILURES = 3  # in a row, of which a probe is one
 _HALF_LIFE_S = 60.0  # of outcomes, in the share of those that fail
@@ -130,7 +130,7 @@ class WatchedRequest(Protocol):
         """End the request: the engine has been unreachable for long, and no response will come."""
         ...
 
-    def heard(self) -> float | None:
+    def responded_at(self) -> float | None:
         """The time of the latest response, by the clock of the health; None before the first and while not read."""
         ...
 
@@ -158,7 +158,7 @@ class EngineHealth:
         pause_s: the shortest gap between responses of a request that is to be reported to ``paused``.
         responses: returns the number of responses after a first one.
         awaits_first: whether a request that waits ``limit_s`` for its first response raises suspicion, too, when
-            nothing is heard meanwhile. A long prefill does so: only where others can serve in the meantime.
+            nothing responds meanwhile. A long prefill does so: only where others can serve in the meantime.
         one_piece: whether answers come in one response, so that silence is usual.
         probe_due: whether a probe is due, by the last look.
         wake: called where a look is due earlier than the last one returned.
@@ -201,9 +201,9 @@ class EngineHealth:
             return
         now, limit = self._clock(), self.limit_s
         for request, begun in list(self._running.items()):
-            heard = request.heard()
-            patience = limit if heard is not None else limit + request.prompt_tokens / _PREFILL_RATE
-            if now - max(self._lost_at, begun if heard is None else heard) > patience:
+            responded = request.responded_at()
+            patience = limit if responded is not None else limit + request.prompt_tokens / _PREFILL_RATE
+            if now - max(self._lost_at, begun if responded is None else responded) > patience:
                 request.lost()
 
     def reset(self, *, one_piece: bool = False, doubtful: bool = False) -> None:
@@ -279,15 +279,15 @@ class EngineHealth:
             failed: whether a failure of the engine ended it.
         """
         begun = self._running.pop(request)
-        heard = request.heard()
-        if heard is not None:
-            self._latest = max(self._latest, heard)
-        if failed or heard is not None:
+        responded = request.responded_at()
+        if responded is not None:
+            self._latest = max(self._latest, responded)
+        if failed or responded is not None:
             self._fade()
             self._failed, self._served = self._failed + failed, self._served + (not failed)
         if given_up and self._rules.silence_s:
-            self._strike(begun if heard is None else heard)
-        if failed and heard is None and self._outage is None:
+            self._strike(begun if responded is None else responded)
+        if failed and responded is None and self._outage is None:
             self._fail()
             self.wake()
 
@@ -302,18 +302,18 @@ class EngineHealth:
         late = now - self._due > LATE_S
         waits = self._listen_in(now - limit / 2 if self.belief == "well" and not self._doubted else self._since)
         self._exchange_notes()
-        heard = max([self._latest, *(other.responded for other in self._others)])
+        responded = max([self._latest, *(other.responded for other in self._others)])
         since = self._since if self._doubted else self._probe or self._queued
-        if since is not None and heard > since:
-            self._believe(heard)
-        pause = self._judge(now, heard, limit, waits=waits, late=late)
+        if since is not None and responded > since:
+            self._believe(responded)
+        pause = self._judge(now, responded, limit, waits=waits, late=late)
         self.ready = self._outage is None and self.belief in ("well", "suspect") and self._fault_elsewhere() is None
         self._due = now + pause
         return pause
 
-    def _judge(self, now: float, heard: float, limit: float, *, waits: bool, late: bool) -> float:
+    def _judge(self, now: float, responded: float, limit: float, *, waits: bool, late: bool) -> float:
         """Doubt, ask or give it up; returns the seconds until it may be due again."""
-        silence, watches = now - heard, bool(self._rules.silence_s)
+        silence, watches = now - responded, bool(self._rules.silence_s)
         pause = limit / 4 if self.awaits_first else limit
         if self._probe is not None or self._queued is not None:
             if not late:
@@ -327,9 +327,9 @@ class EngineHealth:
                 silence = min(silence, now - min(self._running.values()))
                 self._suspect(f"no running generation has received a token for {silence:.1f} s")
         self._settle(now)
-        return min(pause, self._schedule(now, heard, limit))
+        return min(pause, self._schedule(now, responded, limit))
 
-    def _schedule(self, now: float, heard: float, limit: float) -> float:
+    def _schedule(self, now: float, responded: float, limit: float) -> float:
         """Say whether a probe is due; the seconds after which to look again for its sake."""
         asked = max([self._asked, *(other.probed for other in self._others)])
         quiet = self._rules.quiet_s if self._rules.silence_s else 0.0
@@ -337,7 +337,7 @@ class EngineHealth:
         if self._doubted:
             due = max(self._next, asked + min(_PAUSE_S, limit)) if self._probe is None else math.inf
         elif quiet and self._probe is None:
-            due = max(heard, asked) + quiet + self._rules.turn
+            due = max(responded, asked) + quiet + self._rules.turn
         self.probe_due = self._outage is None and due <= now
         longest = limit if self._rules.notes is None else _LONGEST_LOOK_S
         if self._doubted:
@@ -380,10 +380,10 @@ class EngineHealth:
         since = self._probe if self._probe is not None else self._queued
         assert since is not None  # noqa: S101 - one of them is there
         before = [each for each, begun in self._running.items() if begun < since]
-        unheard = [each for each in before if each.heard() is None]
-        if (self.one_piece and unheard) or (self._probe is None and not before):
+        unanswered = [each for each in before if each.responded_at() is None]
+        if (self.one_piece and unanswered) or (self._probe is None and not before):
             return
-        unread = sum(each.prompt_tokens for each in unheard) + sum(other.waiting for other in self._others)
+        unread = sum(each.prompt_tokens for each in unanswered) + sum(other.waiting for other in self._others)
         limit = max(self.limit_s, self._patience_s)
         if now - since <= limit + unread / _PREFILL_RATE:
             return
@@ -413,10 +413,10 @@ class EngineHealth:
         self._settle(now)
 
     def _settle(self, now: float) -> None:
-        """Call the engine failing where enough has failed in a row, and nothing was heard for a while."""
+        """Call the engine failing where enough has failed in a row, and nothing responded for a while."""
         failures, probes = self._failures, self._probe_failures
         enough = probes >= _MOST_PROBES or (probes and failures >= _MOST_FAILURES)
-        if not enough or self.belief in ("stalled", "failing") or now - self._heard_before < _UNHEARD_S:
+        if not enough or self.belief in ("stalled", "failing") or now - self._responded_before < _GRACE_S:
             return
         self._words = f"its engine failed {failures} requests in a row and the one-token test: {self._failure}"
         self._enter("failing")
@@ -441,7 +441,7 @@ class EngineHealth:
         state = _state(self.belief)
         self._fade()
         judged = self._since_judged if self.belief in ("stalled", "failing") else 0.0
-        waiting = sum(each.prompt_tokens for each in self._running if each.heard() is None)
+        waiting = sum(each.prompt_tokens for each in self._running if each.responded_at() is None)
         self._rules.notes.write(
             HealthNote(
                 max(self._latest, 0.0), max(self._asked, 0.0), judged, state, waiting, self._failed, self._served
@@ -454,20 +454,20 @@ class EngineHealth:
         worst = max(self._others, key=lambda other: other.judged, default=None)
         if worst is None or not worst.judged:
             return None
-        heard = max(self._latest, *(other.responded for other in self._others))
-        return worst if worst.judged > heard else None
+        responded = max(self._latest, *(other.responded for other in self._others))
+        return worst if worst.judged > responded else None
 
     def _listen_in(self, enough: float) -> bool:
         """Update ``_latest``, no further than to one after ``enough``; returns whether any waits for another."""
         waits = False
-        unheard = self._clock() - self.limit_s if self.awaits_first else -math.inf
+        silent_since = self._clock() - self.limit_s if self.awaits_first else -math.inf
         for request, begun in self._running.items():
-            heard = request.heard()
-            if heard is None:
-                waits = waits or self._excused < begun < unheard
+            responded = request.responded_at()
+            if responded is None:
+                waits = waits or self._excused < begun < silent_since
                 continue
-            waits = waits or heard > self._excused
-            self._latest = max(self._latest, heard)
+            waits = waits or responded > self._excused
+            self._latest = max(self._latest, responded)
             if waits and self._latest > enough:
                 break
         return waits
@@ -494,12 +494,12 @@ class EngineHealth:
 
     def _doubt(self, since: float) -> None:
         self._doubted, self._since = True, since
-        self._heard_before = self._latest
+        self._responded_before = self._latest
 
-    def _believe(self, heard: float) -> None:
-        """Take the engine for well, because it was heard."""
-        self._latest = max(self._latest, heard)
-        self._struck = self._since = self._heard_before = -math.inf
+    def _believe(self, responded: float) -> None:
+        """Take the engine for well, because it responded."""
+        self._latest = max(self._latest, responded)
+        self._struck = self._since = self._responded_before = -math.inf
         self._strikes = self._failures = self._probe_failures = 0
         self._probe = self._queued = None
         self._patience_s, self._pause_s = 0.0, _PAUSE_S

@@ -104,11 +104,11 @@ class DeadlineTimer:
         deadlines: to keep.
         elapsed: seconds that have passed since the request arrived.
         waited: seconds of them that do not count for the first response.
-        heard: returns ``time.perf_counter()`` at the engine's latest response, None before the first.
+        responded_at: returns ``time.perf_counter()`` at the engine's latest response, None before the first.
         expire: called once when a deadline has passed, with one sentence, and whether a response was missing.
     """
 
-    __slots__ = ("_deadlines", "_end", "_expire", "_first", "_heard", "_loop", "_timer", "_when")
+    __slots__ = ("_deadlines", "_end", "_expire", "_first", "_loop", "_responded_at", "_timer", "_when")
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class DeadlineTimer:
         *,
         elapsed: float,
         waited: float,
-        heard: Callable[[], float | None],
+        responded_at: Callable[[], float | None],
         expire: Callable[[str, bool], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deadlines = deadlines
-        self._heard = heard
+        self._responded_at = responded_at
         self._expire = expire
         now = self._loop.time()
         self._end = now + max(0.0, deadlines.total_s - elapsed)
@@ -138,15 +138,17 @@ class DeadlineTimer:
         self._timer = self._loop.call_at(self._when, self._on_time)
 
     def _on_time(self) -> None:
-        deadlines, heard = self._deadlines, self._heard()
+        deadlines, responded_at = self._deadlines, self._responded_at()
         now = max(self._loop.time(), self._when)
-        if heard is None and now >= self._first and self._first <= self._end:
+        if responded_at is None and now >= self._first and self._first <= self._end:
             self._expire(f"The model returned no token within {deadlines.first_token_s:g} seconds.", True)
         elif now >= self._end:
-            self._expire(f"The model did not finish its answer within {deadlines.total_s:g} seconds.", heard is None)
-        elif heard is None:
+            self._expire(
+                f"The model did not finish its answer within {deadlines.total_s:g} seconds.", responded_at is None
+            )
+        elif responded_at is None:
             self._look_at(self._first)
-        elif (left := heard + deadlines.between_tokens_s - time.perf_counter()) > 0:
+        elif (left := responded_at + deadlines.between_tokens_s - time.perf_counter()) > 0:
             self._look_at(now + left)
         elif now - self._when > LATE_S:
             self._look_at(now + LATE_S)

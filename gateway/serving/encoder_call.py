@@ -62,7 +62,7 @@ class EncoderCall:
         """The known tokens of the inputs; see ``gateway.generation.health.WatchedRequest``."""
         return sum(len(item.ids) for item in self.request.items) if self._counted is None else self._counted
 
-    def heard(self) -> float | None:
+    def responded_at(self) -> float | None:
         """``time.perf_counter()`` at the response; see ``gateway.generation.health.WatchedRequest``."""
         return self._responded_at
 

@@ -32,14 +32,12 @@ from gateway.serving.prompts import work_of
 from gateway.serving.served_model import ServedModel
 from gateway.settings import ConfigError
 from gateway.telemetry.traces import current_trace
-from gateway.text.bad_request import first_of
 from gateway.text.tokens import TokenizerError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 
 _log = logging.getLogger(__name__)
 _OF_AN_INPUT = ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST
 _OF_INPUTS = (*_OF_AN_INPUT, ErrorKind.INTERNAL)
-_MOST_NAMED = 8  # inputs in a message
 _MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
 
@@ -61,13 +59,14 @@ class EncoderModel(ServedModel):
 
     Attributes:
         labels: names of the classes, in order; empty without classes.
+        tokenizer: the tokenizer; None without one, or before it is loaded.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
         """Prepare a model; see ``ServedModel``."""
         super().__init__(*given, **named)
         self.labels: Sequence[str] = ()
-        self._tokenizer: EncoderTokenizer | None = None
+        self.tokenizer: EncoderTokenizer | None = None
         self._folder: Path | None = None
         self._width: int | None = None
         self._running: set[EncoderCall] = set()
@@ -84,14 +83,9 @@ class EncoderModel(ServedModel):
         return self._folder
 
     @property
-    def tokenizer(self) -> EncoderTokenizer | None:
-        """The tokenizer; None without one, or before it is loaded."""
-        return self._tokenizer
-
-    @property
     def vocab_size(self) -> int | None:
         """One more than the largest token id; None without a tokenizer."""
-        return self._tokenizer.vocab_size if self._tokenizer else None
+        return self.tokenizer.vocab_size if self.tokenizer else None
 
     def prefix(self, input_type: str | None) -> str:
         """The text before each input of a type; of the default type where it is None."""
@@ -160,11 +154,11 @@ class EncoderModel(ServedModel):
     async def _prepare(self, inputs: Sequence[EncoderInput], params: EncoderParams) -> Sequence[EncoderInput]:
         """The inputs with prefixes, and with token ids where there is a tokenizer."""
         prepared = [self._prefixed(each, params.input_type) for each in inputs]
-        if self._tokenizer is None:
+        if self.tokenizer is None:
             return prepared
         bounds = [each for each in (self.max_seq_len, params.most_tokens) if each is not None]
         how = min(bounds, default=None), params.truncate, params.document_tokens
-        tokenize = functools.partial(self._tokenizer.tokenize, prepared, *how, total=self.settings.encoder.max_tokens)
+        tokenize = functools.partial(self.tokenizer.tokenize, prepared, *how, total=self.settings.encoder.max_tokens)
         work = work_of(sum(len(each.text) + len(each.pair or "") for each in prepared))
         return tokenize() if work is None else await work.run(lambda left: tokenize(stopped=left.is_set))
 
@@ -193,7 +187,7 @@ class EncoderModel(ServedModel):
                 try:
                     return await self._encode(batches, batch)
                 except EngineError as error:
-                    raise await self._blame(batches, batch, error) from None
+                    raise await self._locate_fault(batches, batch, error) from None
 
         try:
             results = [await encode(places[0])] if len(places) == 1 else await all_or_none(map(encode, places))
@@ -212,7 +206,7 @@ class EncoderModel(ServedModel):
             self._width = values.shape[1]
         return values
 
-    async def _blame(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
+    async def _locate_fault(self, batches: EncoderBatches, batch: Sequence[int], error: EngineError) -> EngineError:
         """Name the input at fault in an error, or the inputs of its batch; halves are sent again to find it."""
         suspects, tried = batch, True
         while error.kind in _OF_AN_INPUT and error.param is None and (len(suspects) > 1 or not tried):
@@ -229,17 +223,16 @@ class EncoderModel(ServedModel):
                     suspects = batch
                     break
                 suspects = suspects[len(half) :]
-        if error.item is None and error.kind in _OF_INPUTS and error.param is None:
-            first, more = first_of([f"{index}" for index in sorted(suspects)], _MOST_NAMED)
-            error.message = f"{error.message.rstrip('.')} (input {', '.join(first)}{more})."
-            error.item = suspects[0] if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
+        if not error.items and error.kind in _OF_INPUTS and error.param is None:
+            error.items = [(index, False) for index in sorted(suspects)]
+            error.param = "input" if len(suspects) == 1 and error.kind in _OF_AN_INPUT else None
         return error
 
     async def _encode(self, batches: EncoderBatches, batch: Sequence[int]) -> NDArray[np.float32]:
         """Encode one batch and count its tokens."""
         who, items = caller(), [batches.inputs[index] for index in batch]
         known = sum(len(item.ids) for item in items)
-        pad_id = self._tokenizer.pad_id if self._tokenizer else 0
+        pad_id = self.tokenizer.pad_id if self.tokenizer else 0
         call = EncoderCall(
             EncoderRequest(f"{batches.request_id}-{new_id()}", items, batches.params, pad_id=pad_id),
             enter=functools.partial(self.admission.enter, GenerationDemand(who.id, who.weight, known)),
@@ -254,11 +247,11 @@ class EncoderModel(ServedModel):
         finally:
             self._running.discard(call)
         batches.tokens += known if encoded.token_counts is None else sum(encoded.token_counts)
-        wrong = _wrong_row(encoded.values, zeros=self.task != "embed")
-        if wrong is not None:
-            row, message = wrong
-            error = MalformedOutputError(message, f"{message.rstrip('.')} (input {batch[row]}).")
-            error.item = batch[row]
+        invalid = _invalid_row(encoded.values, zeros=self.task != "embed")
+        if invalid is not None:
+            row, message = invalid
+            error = MalformedOutputError(message, message)
+            error.items, error.param = [(batch[row], False)], "input"
             raise error
         return encoded.values
 
@@ -270,7 +263,7 @@ class EncoderModel(ServedModel):
 
     def _load_tokenizer(self, folder: Path) -> None:
         try:
-            self._tokenizer = EncoderTokenizer.from_folder(folder)
+            self.tokenizer = EncoderTokenizer.from_folder(folder)
         except TokenizerError as error:
             raise ConfigError(f"{self._key}.tokenizer (GATEWAY_TOKENIZER): {error}") from None
         self._folder = folder
@@ -287,7 +280,7 @@ class EncoderModel(ServedModel):
                 f"{self._key}.encoder.labels: there are {len(self.labels)} labels, but the Triton model "
                 f"{features.model!r} returns {features.width} scores; name as many."
             )
-        if self._tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
+        if self.tokenizer is None and (features.prompt_ids or "prompt_tokens" in features.estimates):
             why = "takes token ids" if features.prompt_ids else "does not count tokens, which usage needs"
             raise ConfigError(
                 f"{self._key}.tokenizer (GATEWAY_TOKENIZER): the Triton model {features.model!r} {why}; set the folder "
@@ -316,7 +309,7 @@ async def all_or_none(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Resu
         await asyncio.wait(tasks)
 
 
-def _wrong_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
+def _invalid_row(values: NDArray[np.float32], *, zeros: bool) -> tuple[int, str] | None:
     """The first row with numbers that no input can have, with a sentence; ``zeros``: whether a row may be zeros."""
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():

@@ -126,7 +126,7 @@ class Generation:
             self._deadlines,
             elapsed=elapsed,
             waited=elapsed if queued else 0.0,
-            heard=self._last_heard,
+            responded_at=self._last_response,
             expire=self._expire,
         )
         if self.running is not None:
@@ -225,7 +225,7 @@ class Generation:
         else:
             self._lose(error)
 
-    def heard(self) -> float | None:
+    def responded_at(self) -> float | None:
         """``time.perf_counter()`` at the latest response; see ``gateway.generation.health.WatchedRequest``."""
         return None if self._holding or not self.responded else max(self._relay.last, self._relay.resumed)
 
@@ -422,7 +422,7 @@ class Generation:
             self._holding = False
             self._relay.resumed = time.perf_counter()
 
-    def _last_heard(self) -> float | None:
+    def _last_response(self) -> float | None:
         """When the engine last had something to say, for its deadlines; None before its first response."""
         if not self.responded:
             return None

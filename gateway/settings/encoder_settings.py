@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from gateway.settings.section import Section, split_commas
 
-EncoderTensor = Literal[
-    "text", "pair", "query", "document", "input_ids", "attention_mask", "token_type_ids", "embedding_request"
-]
+TokenTensor = Literal["input_ids", "attention_mask", "token_type_ids", "position_ids"]
+EncoderTensor = TokenTensor | Literal["text", "pair", "query", "document", "embedding_request"]
 """The content of an input tensor of an encoder."""
 
 Constant = bool | int | float | str
@@ -79,6 +78,6 @@ class EncoderSettings(Section):
     @field_validator("token_ids")
     @classmethod
     def _can_be_sent(cls, value: str, info: ValidationInfo) -> str:
-        if value == "own" and info.data.get("tensors", {}).keys() - {"input_ids", "attention_mask", "token_type_ids"}:
+        if value == "own" and info.data.get("tensors", {}).keys() - {*get_args(TokenTensor)}:
             raise ValueError("own is of models that take token ids, but tensors names an input of texts")
         return value

@@ -26,7 +26,8 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongErro
 from gateway.triton import TritonBackend, hints
 from gateway.triton.abilities import engine_options
 from gateway.triton.access import triton_access
-from gateway.triton.dialects.encoder import EncoderForm, TritonEncoder, read_form
+from gateway.triton.dialects.encoder import TritonEncoder
+from gateway.triton.dialects.encoder_form import EncoderForm, read_form
 from gateway.triton.dialects.registry import ENCODERS, find_dialect
 from gateway.triton.inspection import DiscoveryError, read_configurations
 from gateway.triton.model_view import ModelView
@@ -38,10 +39,8 @@ _QUESTION = "How do I reset my password?"
 _CLOSE = "To choose a new password, open the account settings and follow the link for a forgotten password."
 _FAR = "Stir two eggs into the flour and bake the dough for forty minutes."
 _TEXTS = (_QUESTION, _CLOSE, _FAR, "a", "The train to the coast leaves at noon from the second platform.")
-_LENGTHS: Final = tuple(64 << step for step in range(8))  # words of texts that are sent, 8,192 at most
 _READY_S: Final = 15.0
 _POLL_S: Final = 0.05
-_TYPES: Final = ("query", "passage")
 _SAME: Final = 1e-5  # of the largest number: results of a text that is read in the same way
 _NEAR: Final = 0.01  # of the largest number: results of the same text in batches of other sizes
 _PREFIXES: Final = {
@@ -90,10 +89,9 @@ async def prove_encoder(settings: ModelSettings, url: str, where: str = "") -> E
         route = await backend.find(RoutingHints())
         found += [each async for each in proof.findings()]
         form = cast("TritonEncoder", route.engine).form
-    except ConfigError as error:
-        return EncoderProof([*found, Finding(Severity.ERROR, where, sentence(str(error)))])
-    except EngineError as error:
-        return EncoderProof([*found, Finding(Severity.ERROR, where, sentence(error.message), sentence(error.detail))])
+    except (ConfigError, EngineError) as error:
+        detail = getattr(error, "detail", "")
+        return EncoderProof([*found, Finding(Severity.ERROR, where, sentence(str(error)), detail and sentence(detail))])
     finally:
         await model.close()
     return EncoderProof(found, _as_yaml(settings, form))
@@ -112,24 +110,21 @@ class _Proof:
         parts = [await self._encode([text]) for text in _TEXTS]
         whole = np.concatenate(parts)
         if not _near(await self._encode([_TEXTS[0]]), parts[0]):
-            yield self._found(Severity.ERROR, "The same text twice gives two results.")
+            yield self._finding(Severity.ERROR, "The same text twice gives two results.")
         if all(np.array_equal(parts[0], other) for other in parts[1:]):
             what = "Different texts give the same result, so the model does not read the text that it is sent."
-            yield self._found(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
-        if (wrong := await self._batch(whole)) is not None:
-            yield wrong
-        async for each in self._sense():
-            yield each
-        async for each in self._limit():
-            yield each
+            yield self._finding(Severity.ERROR, what, "Name the input that takes the texts in encoder.tensors.")
+        for findings in (self._batch(whole), self._relevance(), self._silent_cut()):
+            async for each in findings:
+                yield each
         if self._pairs and (whole.min() < 0 or whole.max() > 1):
             what = f"Scores of pairs are {whole.min():.3g} to {whole.max():.3g}, not within 0 to 1."
-            yield self._found(Severity.WARNING, what, "Set encoder.activation to sigmoid if they are logits.")
+            yield self._finding(Severity.WARNING, what, "Set encoder.activation to sigmoid if they are logits.")
         if (missing := self._prefixes()) is not None:
             yield missing
         yield self._shape(whole)
 
-    async def _batch(self, parts: Values) -> Finding | None:
+    async def _batch(self, parts: Values) -> AsyncIterator[Finding]:
         """Whether the largest batch, and one text more, give the results of each text by itself."""
         most = self._model.features.most_items if self._model.features else 1
         texts = list(itertools.islice(itertools.cycle(_TEXTS), max(most, len(_TEXTS)) + 1))
@@ -137,23 +132,23 @@ class _Proof:
             together = await self._encode(texts)
         except EngineError as error:
             what = f"A request of {len(texts)} texts, in batches of at most {most}, fails: {error.message}"
-            return self._found(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
-        if _near(together, parts[np.arange(len(texts)) % len(parts)]):
-            return None
-        what = "A batch of texts gives other results than each text by itself."
-        return self._found(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
+            yield self._finding(Severity.ERROR, what, "Set encoder.batch to as many texts as the model takes.")
+            return
+        if not _near(together, parts[np.arange(len(texts)) % len(parts)]):
+            what = "A batch of texts gives other results than each text by itself."
+            yield self._finding(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
 
-    async def _sense(self) -> AsyncIterator[Finding]:
+    async def _relevance(self) -> AsyncIterator[Finding]:
         """Whether a known close pair is closer than a known far one, in each ``input_type``."""
         if self._model.task == "classify":
             return
         encoder = self._model.settings.encoder
-        types = tuple(encoder.input_types) or (_TYPES if "input_type" in encoder.request_fields else ())
+        types = tuple(encoder.input_types) or (("query", "passage") if "input_type" in encoder.request_fields else ())
         if not self._pairs and len(types) > 1:
             first, *others = [await self._encode([_QUESTION], name) for name in types]
             if all(_near(other, first, _SAME) for other in others):
                 what = f"The input types {', '.join(types)} give the same result."
-                yield self._found(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
+                yield self._finding(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
         for name in types or (None,):
             if self._pairs:
                 close, far = (await self._encode([_CLOSE, _FAR], name))[:, 0]
@@ -163,11 +158,11 @@ class _Proof:
             if not close > far:
                 kind = f" as input type {name}" if name else ""
                 what = f"A text about something else is closer to a question than its answer{kind}."
-                yield self._found(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
+                yield self._finding(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
 
-    async def _limit(self) -> AsyncIterator[Finding]:
+    async def _silent_cut(self) -> AsyncIterator[Finding]:
         """Whether two texts whose last quarters differ are the same to the model from some length on."""
-        for words in _LENGTHS:
+        for words in (64 << step for step in range(8)):  # 8,192 at most
             text = "and then " * (3 * words // 8)
             try:
                 one, again, other = [await self._encode([text + end * (words // 4)]) for end in ("yes ", "yes ", "no ")]
@@ -178,13 +173,13 @@ class _Proof:
                     return
                 what = f"A text of {words} words fails: {error.message}"
                 fix = "Set max_seq_len, so that a longer text is rejected as the client's mistake."
-                yield self._found(Severity.WARNING, what, fix)
+                yield self._finding(Severity.WARNING, what, fix)
                 return
             noise = 2 * float(np.abs(one - again).max())
             if np.abs(one - other).max() <= max(noise, _SAME * float(np.abs(one).max())):
                 what = f"The model cuts texts of {words} words without a word about it."
                 fix = "Set max_seq_len and tokenizer, so that longer texts are rejected or cut as the request asks."
-                yield self._found(Severity.WARNING, what, fix)
+                yield self._finding(Severity.WARNING, what, fix)
                 return
 
     def _prefixes(self) -> Finding | None:
@@ -196,19 +191,21 @@ class _Proof:
             return None
         types = {name: {"prefix": prefix} for name, prefix in _PREFIXES[family].items()}
         fix = f"Set encoder.input_types unless the model adds them itself: {types}"
-        return self._found(Severity.WARNING, f"Models of the family {family} expect a prefix before each text.", fix)
+        return self._finding(Severity.WARNING, f"Models of the family {family} expect a prefix before each text.", fix)
 
     def _shape(self, values: Values) -> Finding:
         width = values.shape[1]
         if self._model.task != "embed":
-            return self._found(Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input.")
+            return self._finding(
+                Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input."
+            )
         lengths = np.linalg.norm(values, axis=1)
         unit = bool(np.allclose(lengths, 1, atol=_NEAR))
         length = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
         fix = "" if unit else "Set encoder.normalize to true if its users compare vectors by their dot product."
-        return self._found(Severity.INFO, f"Its vectors have {width} numbers and the length {length}.", fix)
+        return self._finding(Severity.INFO, f"Its vectors have {width} numbers and the length {length}.", fix)
 
-    def _found(self, severity: Severity, what: str, fix: str = "") -> Finding:
+    def _finding(self, severity: Severity, what: str, fix: str = "") -> Finding:
         return Finding(severity, self._where, what, fix)
 
     async def _encode(self, texts: Sequence[str], input_type: str | None = None) -> Values:
@@ -237,7 +234,7 @@ async def find_task(url: str, model: str) -> Task:
     if (named := hints.parameter(view, "task")) in get_args(Task):  # as `gateway repo --model-dir` writes it
         return cast("Task", named)
     form = read_form(view, EncoderSettings())
-    if form.takes in ("query", "pair") or (form.takes == "ids" and view.dims[form.output][-1:] == (1,)):
+    if form.input_kind in ("query", "pair") or (form.input_kind == "ids" and view.dims[form.output][-1:] == (1,)):
         return "rerank"
     if form.hidden or "embed" in form.output.lower():
         return "embed"

@@ -63,6 +63,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     ignore: Annotated[list[ComparedAspect] | None, typer.Option(help="Do not compare this aspect; repeatable.")] = None,
     tolerance: Annotated[float, typer.Option(min=0, help="Difference of log-probs that counts as equal.")] = 0.05,
     least_cosine: Annotated[float, typer.Option(min=-1, max=1, help="Cosine of vectors that count as equal.")] = 0.999,
+    score_tolerance: Annotated[float, typer.Option(min=0, help="Difference of scores that counts as equal.")] = 0.01,
     at_once: Annotated[int, typer.Option(min=1, max=256, help="Concurrent requests.")] = 4,
     timeout: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds that a response may take.")] = 300.0,
     api_key: Annotated[
@@ -92,7 +93,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     if requests is not None and sample is not None:
         raise fail("give either --requests or --sample", _UNCOMPARED)
     ignored = frozenset(each.value for each in ignore or ())
-    rules = ComparisonRules(ignored, tolerance, least_cosine=least_cosine)
+    rules = ComparisonRules(ignored, tolerance, least_cosine=least_cosine, score_tolerance=score_tolerance)
     plan = ComparisonPlan(at_once, timeout, repeat, rules, show_text)
     try:
         addresses = TargetAddress.parse("A", a, url), TargetAddress.parse("B", b, url)

@@ -12,7 +12,7 @@ import aiohttp
 import orjson
 
 from gateway.serving.comparison.answer_forms import (
-    EMBEDDINGS,
+    ENCODER_PATHS,
     LONGEST_ANSWER,
     AnswerEventReader,
     Failure,
@@ -43,11 +43,11 @@ class ComparedRequest:
     @property
     def is_greedy(self) -> bool:
         """Whether the request asks for the same answer each time."""
-        return self.path == EMBEDDINGS or self.body.get("temperature") == 0 or self.body.get("top_k") == 1
+        return self.path in ENCODER_PATHS or self.body.get("temperature") == 0 or self.body.get("top_k") == 1
 
     def greedy(self) -> ComparedRequest:
         """Copy the request with temperature 0, if it generates."""
-        return self if self.path == EMBEDDINGS else replace(self, body={**self.body, "temperature": 0})
+        return self if self.path in ENCODER_PATHS else replace(self, body={**self.body, "temperature": 0})
 
 
 async def ask(target: Target, request: ComparedRequest, timeout_s: float) -> Outcome:

@@ -8,7 +8,6 @@ from typing import Any
 
 import aiohttp
 
-from gateway.serving.comparison.answer_forms import EMBEDDINGS
 from gateway.serving.comparison.facts import (
     PROBE,
     TURNS,
@@ -84,7 +83,7 @@ async def prepare(
     for each in (a, b):
         if isinstance(source, SampleOptions) and not generates(each.entry):
             what = f"{each.label} does not generate text, and samples are of chats"
-            raise TargetError(f"{each.address.side}: {what}: give requests to {EMBEDDINGS} with --requests")
+            raise TargetError(f"{each.address.side}: {what}: give its requests with --requests")
     of_a, of_b = await _learn(a), await _learn(b)
     facts = compare_facts(of_a, of_b)
     requests = source if isinstance(source, RequestFile) else _sample(source, of_a, of_b)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.serving.comparison.answer_forms import EMBEDDINGS
+from gateway.serving.comparison.answer_forms import EMBEDDINGS, ENCODER_PATHS
 from gateway.text.bad_request import first_of
 from gateway.text.harmless import one_line
 from gateway_ops.compare.asking import ComparedRequest
@@ -19,9 +19,10 @@ _MOST_SHOWN = 5
 _LONGEST_NAME = 64
 _BATCH_KEYS = frozenset({"custom_id", "method", "url", "body"})
 _BY_FIELD = {"messages": "/v1/chat/completions", "prompt": "/v1/completions", "input": "/v1/responses"}
-_PATHS = (*_BY_FIELD.values(), EMBEDDINGS)
+_BY_FIELD |= {"query": "/v1/rerank", "text_1": "/v1/score", "queries": "/v1/score"}
+_PATHS = tuple(dict.fromkeys((*_BY_FIELD.values(), *ENCODER_PATHS)))
 _OF_VECTORS = frozenset({"encoding_format", "dimensions", "input_type", "truncate", "normalize"})
-_FORMS = "a line is {custom_id, method, url, body} or a body of chat completions, completions, responses or embeddings"
+_FORMS = "a line is {custom_id, method, url, body}, or a body of which one field tells the endpoint"
 
 
 class RequestFileError(ValueError):

@@ -148,7 +148,8 @@ async def _listed(address: TargetAddress, session: aiohttp.ClientSession, timeou
 
 def _only(address: TargetAddress, listed: Mapping[str, Any]) -> str:
     # The gateway lists a model under its aliases, too.
-    names = {served_name(entry) or name for name, entry in listed.items() if generates(entry)}
+    generating = {name: entry for name, entry in listed.items() if generates(entry)}
+    names = {served_name(entry) or name for name, entry in (generating or listed).items()}
     if len(names) != 1:
         what = f"lists {_names(names)}" if names else "lists no model"
         raise TargetError(f"{address.side}: {address.shown} {what}: name a model as {address.shown}#model")

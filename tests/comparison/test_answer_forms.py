@@ -109,6 +109,13 @@ def test_a_streamed_response_is_the_whole_one() -> None:
         whole(RESPONSES, {"status": "queued", "output": []})
 
 
+@pytest.mark.parametrize("score", [None, "high", [], [[1]]])
+def test_scores_that_are_no_numbers_are_no_answer(score: Any) -> None:
+    for path, listed, name in (("/rerank", "results", "relevance_score"), ("/classify", "data", "probs")):
+        with pytest.raises(RequestFailedError, match="another format"):
+            whole(path, {listed: [{"index": 0, name: score}]})
+
+
 def aspects(a: AnswerChoice, b: AnswerChoice, tolerance: float = 0.05) -> list[str]:
     kind, found = judge(WholeAnswer((a,), None), WholeAnswer((b,), None), ComparisonRules(tolerance=tolerance))
     assert (kind is OutcomeKind.EQUAL) == (not found)

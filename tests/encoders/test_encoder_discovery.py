@@ -21,9 +21,10 @@ from gateway.settings.encoder_settings import EncoderSettings
 from gateway.settings.model_settings import Task
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 from gateway.triton.abilities import EngineOptions
-from gateway.triton.dialects import encoder as encoder_dialect
+from gateway.triton.dialects import encoder_response
 from gateway.triton.dialects.dialect import DiscoveryError
-from gateway.triton.dialects.encoder import TritonEncoder, read_form
+from gateway.triton.dialects.encoder import TritonEncoder
+from gateway.triton.dialects.encoder_form import read_form
 from gateway.triton.discovery import describe
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
@@ -48,6 +49,9 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1", "v FP32 4", {"default_input_type": "query"}, "query is not in encoder.input_types"),
         ("a STRING 1", "v FP32 4", {"token_ids": "own"}, "token_ids: model 'model' takes texts, in its input a"),
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
+        ("a INT64 1, b INT64 1", "v FP32 4", {"tensors": {"text": "a"}}, "input a of model 'model' has the type INT64"),
+        ("input_ids INT64 -1, attention_mask BF16 -1", "v FP32 4", {}, "input attention_mask of model 'model' has"),
+        ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
             "requires inputs that the gateway does not send: n",
@@ -184,13 +188,13 @@ async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
 async def test_hidden_states_are_pooled_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else this would wait for ever: pooling goes on only when the loop lets it."""
     going, asked = threading.Event(), EncoderRequest("1", [EncoderInput("a", ids=[1, 2])], EncoderParams())
-    pooled = encoder_dialect._pooled
+    pooled = encoder_response._pooled
 
     def waits(*given: Any) -> Any:
         assert going.wait(10)
         return pooled(*given)
 
-    monkeypatch.setattr(encoder_dialect, "_pooled", waits)
+    monkeypatch.setattr(encoder_response, "_pooled", waits)
     row = Row("input_ids INT64 -1, attention_mask INT64 -1", "states FP32 -1 2", {})
     encoder = _encoder(tmp_path, row, OneResponse("states", [[[1.0, 0.0], [0.0, 1.0]]]), "embed", normalize=False)
     encoding = asyncio.ensure_future(encoder.encode(asked))

@@ -32,11 +32,11 @@ def _with(fault: str, place: int) -> list[str]:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("!nan", "not finite (input 6)"),
-        ("!inf", "not finite (input 6)"),
-        ("!zeros", "a vector of zeros (input 6)"),
-        ("!row", "malformed (input 6, 9, 10)"),
-        ("!fail", "process the request (input 6, 9, 10)"),
+        ("!nan", "not finite (input[6])"),
+        ("!inf", "not finite (input[6])"),
+        ("!zeros", "a vector of zeros (input[6])"),
+        ("!row", "malformed (input[6], input[9], input[10])"),
+        ("!fail", "process the request (input[6], input[9], input[10])"),
     ],
 )
 async def test_a_wrong_result_fails_the_request_and_names_the_input(
@@ -65,7 +65,7 @@ async def test_an_input_that_the_model_rejects_is_found(encoders: EncoderServer,
     async with serving(encoders.model("nim")) as gateway:
         error = (await gateway.embed("nim", texts)).json()["error"]
         assert (error["param"], error["code"]) == (f"input[{place}]", "context_length_exceeded")
-        assert f"(input {place})" in error["message"]
+        assert f"(input[{place}])" in error["message"]
         sent = encoders.requests("nim")
         assert 4 <= len(sent) <= 5
         assert await _metric(gateway, "gateway_prompt_tokens_total") == sum(

@@ -124,6 +124,23 @@ async def test_hidden_states_are_pooled(encoders: EncoderServer, tokenizer: Toke
         assert encoders.requests(name)[0]["inputs"]["token_type_ids"][0] == shapes[0]
 
 
+async def test_a_fixed_number_of_rows_is_filled(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    """Also of the last batch, whose other rows are left out of the response; the mask is a float."""
+    async with serving(encoders.model("fixed")) as gateway:
+        found = await gateway.vectors("fixed", TEXTS)
+    pooled = np.array([_states(tokenizer, text).mean(axis=0) for text in TEXTS])
+    np.testing.assert_allclose(found, _unit(pooled), atol=1e-6)
+    assert [each["inputs"]["attention_mask"][0][0] for each in encoders.requests("fixed")] == [4, 4, 4]
+
+
+async def test_positions_count_from_0(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    async with serving(encoders.model("positions")) as gateway:
+        found = await gateway.vectors("positions", TEXTS)
+    np.testing.assert_array_equal(found, _of([_named(tokenizer, text) for text in TEXTS]))
+    for each in encoders.requests("positions"):
+        assert each["inputs"]["position_ids"][0] == each["inputs"]["input_ids"][0]
+
+
 async def test_special_tokens_are_counted_where_the_model_counts_them(
     encoders: EncoderServer, tokenizer: Tokenizer
 ) -> None:
@@ -136,6 +153,27 @@ async def test_special_tokens_are_counted_where_the_model_counts_them(
         used = (await gateway.embed("gemma", "a text")).json()["usage"]["prompt_tokens"]
     assert back.json() == {"prompt": "[CLS]a text[SEP]"}
     assert used == len(whole)
+
+
+async def test_a_cut_leaves_room_beside_special_tokens(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
+    """Two of a text and three of a pair: a cut to fewer tokens would leave nothing of a text."""
+    query: dict[str, Any] = {"query": "q", "documents": ["abc"]}
+    async with serving(
+        encoders.model("gemma", encoder={"token_ids": "own"}), encoders.model("jina_reranker")
+    ) as gateway:
+        for path, body, least in (
+            ("/v1/embeddings", {"model": "gemma", "input": "abc"}, 3),
+            ("/v1/rerank", {"model": "jina_reranker", **query}, 5),
+        ):
+            error = (await gateway.client.post(path, json={**body, "truncate_prompt_tokens": least - 1})).json()[
+                "error"
+            ]
+            assert (error["param"], error["code"]) == ("truncate_prompt_tokens", "integer_below_min_value")
+            assert f"at least {least}, for special tokens" in error["message"]
+            answer = (await gateway.client.post(path, json={**body, "truncate_prompt_tokens": least})).json()
+            assert answer["usage"]["total_tokens"] == least
+        ids = tokenizer.encode("abc").ids  # which have their special tokens already
+        assert (await gateway.embed("gemma", ids, truncate_prompt_tokens=1)).json()["usage"]["total_tokens"] == 1
 
 
 async def test_a_pooled_output_comes_before_hidden_states(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
@@ -226,6 +264,7 @@ async def test_a_large_request(encoders: EncoderServer) -> None:
 def test_every_row_has_a_test() -> None:
     tested = {
         "nim", "vllm", "ensemble", "bge_py", "litellm", "jina_v3", "bert", "deploy", "gemma",
-        "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker", "bert_cross", "classes",
+        "positions", "fixed", "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker", "bert_cross",
+        "classes",
     }  # fmt: skip
     assert set(ROWS) == tested

@@ -28,7 +28,7 @@ class Answer:
     def lost(self) -> None:
         self.is_lost = True
 
-    def heard(self) -> float | None:
+    def responded_at(self) -> float | None:
         return self.at
 
 
@@ -272,8 +272,8 @@ def test_an_engine_with_long_gaps_is_given_longer() -> None:
 QUIET = 30.0
 
 
-def fail(situation: Situation, *, heard: bool = False) -> None:
-    answer = situation.begun() if heard else situation.begin()
+def fail(situation: Situation, *, responded: bool = False) -> None:
+    answer = situation.begun() if responded else situation.begin()
     situation.watch.ended(answer, failed=True)
     situation.look()
 

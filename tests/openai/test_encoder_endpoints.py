@@ -401,8 +401,23 @@ async def test_a_model_that_embeds_scores_by_cosine(world: Encoders, monkeypatch
     error = (await world.post("/v1/score", 500, model="cut", text_1=["a", "bad"], text_2=["b", "c"]))["error"]
     assert (error["param"], error["message"]) == (
         "text_1[1]",
-        "The model returned a vector of zeros (first text of pair 1).",
+        "The model returned a vector of zeros (text_1[1]).",
     )
+
+
+async def test_inputs_that_may_be_at_fault_are_named_by_their_fields(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_request: EncoderRequest) -> EncodedItems:
+        raise EngineError(ErrorKind.INTERNAL, "No.")
+
+    monkeypatch.setattr(world.by_name["cut"], "encode", fails)
+    for texts, named in (
+        ({"queries": ["a", "b"], "documents": ["c", "d"]}, "documents[0], documents[1], queries[0], queries[1]"),
+        ({"text_1": "a", "text_2": ["b"] * 20}, f"{', '.join(f'text_2[{place}]' for place in range(8))} and 13 more"),
+    ):
+        error = (await world.post("/v1/score", 500, model="cut", **texts))["error"]
+        assert (error["param"], error["message"]) == (None, f"No ({named}).")
 
 
 async def test_classes_have_labels_and_probabilities(world: Encoders) -> None:
@@ -439,7 +454,7 @@ async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: py
 
     monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
     found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["ab", "b", "x", "cde"])
-    assert found == ("documents[2]", None, "No (input 2).")
+    assert found == ("documents[2]", None, "No (documents[2]).")
 
 
 async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:

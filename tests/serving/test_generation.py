@@ -427,8 +427,8 @@ async def test_the_watch_hears_each_response_and_is_told_of_long_gaps(folder: Pa
         assert progress.limit_s >= 50 * GAP_S * 0.99
         gates[1].set()
         await reader
-    heard = progress.latest()
-    assert heard >= before + GAP_S, "what has ended was heard, too"
+    latest = progress.latest()
+    assert latest >= before + GAP_S, "what has ended counts, too"
     assert generation not in progress._running
 
 
@@ -440,11 +440,11 @@ async def test_the_watch_does_not_hear_an_engine_that_a_slow_client_keeps_from_b
     never = asyncio.Event()
     setup = Setup(folder, lambda _: [EngineChunk(ids[:1]), EngineChunk(ids[1:]), never])
     async with setup.start() as generation:
-        assert generation.heard() is None, "nothing came yet"
+        assert generation.responded_at() is None, "nothing came yet"
         assert await generation.wait_for_response()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert generation.heard() is None
+        assert generation.responded_at() is None
         await pieces_of(generation)
         await pieces_of(generation)
 

@@ -32,7 +32,7 @@ async def until(holds: Callable[[], bool]) -> None:
 class Running:
     """A request in flight, as the backend's watch asks it."""
 
-    heard: Callable[[], float | None]
+    responded_at: Callable[[], float | None]
     prompt_tokens: int = 1
 
     def lost(self) -> None: ...

@@ -28,7 +28,7 @@ class Stuck:
 
     def lost(self) -> None: ...
 
-    def heard(self) -> float | None:
+    def responded_at(self) -> float | None:
         return self.at
 
 

@@ -35,9 +35,10 @@ from gateway.serving.pair_similarity import score_pairs
 from gateway.serving.registry import Registry
 from gateway.settings import Task
 from gateway.telemetry.metrics import Metrics
-from gateway.text.bad_request import BadRequestError, printable
+from gateway.text.bad_request import BadRequestError, first_of, printable
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, InputTooLongError
 
+_MOST_NAMED = 8  # inputs in a message
 _ROWS = 16  # of a response that are written while the event loop waits
 _CUT = Capability("emulated", "The gateway cuts texts that are too long, by the model's tokenizer.")
 _NO_TOKENIZER = Capability("impossible", "To cut texts needs a tokenizer; set tokenizer in the model's settings.")
@@ -55,14 +56,14 @@ class EncoderEndpoint(Generic[Fields]):
 
     Attributes:
         routes: the name of each by its path.
-        does: in a sentence, for the OpenAPI document.
+        summary: a sentence for the OpenAPI document.
         fields: the schema of a request.
         tasks: tasks of the models that serve the endpoint.
         body: makes the response, which may have arrays.
     """
 
     routes: Mapping[str, str]
-    does: str
+    summary: str
     fields: type[Fields]
     tasks: tuple[Task, ...]
     body: Callable[[Fields, EncoderModel, EncoderResult], dict[str, Any]]
@@ -82,7 +83,7 @@ def encoder_router(registry: Registry, metrics: Metrics, *endpoints: EncoderEndp
         async def serve(request: Request, endpoint: EncoderEndpoint[Any] = endpoint) -> Response:
             return await _serve(endpoint, request, registry, metrics)
 
-        serve.__doc__ = endpoint.does
+        serve.__doc__ = endpoint.summary
         for path, name in endpoint.routes.items():
             router.add_api_route(path, serve, methods=["POST"], name=name)
     return router
@@ -97,23 +98,24 @@ async def _serve(endpoint: EncoderEndpoint[Fields], request: Request, registry: 
     """
     record, arrived = record_of(request.scope), time.perf_counter()
 
-    def take(body: RequestBody) -> tuple[Fields, EncoderModel, Sequence[EncoderInput], dict[str, str]]:
+    def parse_and_check(body: RequestBody) -> tuple[Fields, EncoderModel, Sequence[EncoderInput], dict[str, str]]:
         given = {name: value for name, value in body.fields.items() if value is not None}
-        asked = validated(endpoint.fields, given)
-        if asked.user is not None:
-            record.annotations = {"user": asked.user[:512]}
-        model = find_for_task(registry, asked.model, EncoderModel, endpoint.tasks)
+        fields = validated(endpoint.fields, given)
+        if fields.user is not None:
+            record.annotations = {"user": fields.user[:512]}
+        model = find_for_task(registry, fields.model, EncoderModel, endpoint.tasks)
         note_model(record, model)
-        ignored = _check(asked, model)
+        ignored = _check(fields, model)
         if ignored:
             metrics.count_ignored(model.name, ignored)
-        inputs = asked.inputs()
-        _check_number(asked, len(inputs), model.settings.encoder.max_items)
+        inputs = fields.inputs()
+        _check_length(fields.truncate_prompt_tokens, inputs[0], model)
+        _check_number(fields, len(inputs), model.settings.encoder.max_items)
         shown = ignored if model.settings.policies.unknown == "warn" else []
-        return asked, model, inputs, name_header("x-ignored-parameters", [*shown, *body.replaced])
+        return fields, model, inputs, name_header("x-ignored-parameters", [*shown, *body.replaced])
 
-    asked, model, inputs, headers = await read_request(request, take, most_messages=MOST_ITEMS)
-    work = _encoded(endpoint, asked, model, inputs, record, arrived)
+    fields, model, inputs, headers = await read_request(request, parse_and_check, most_messages=MOST_ITEMS)
+    work = _encoded(endpoint, fields, model, inputs, record, arrived)
     try:
         body = await while_connected(request.scope, request.receive, work)
     except ClientDisconnectedError:
@@ -124,33 +126,34 @@ async def _serve(endpoint: EncoderEndpoint[Fields], request: Request, registry: 
 
 async def _encoded(
     endpoint: EncoderEndpoint[Fields],
-    asked: Fields,
+    fields: Fields,
     model: EncoderModel,
     inputs: Sequence[EncoderInput],
     record: RequestRecord,
     arrived: float,
 ) -> bytes:
     try:
-        params = await asked.checked_params(model)
+        params = await fields.checked_params(model)
         encode = model.encode
         if model.task == "embed" and inputs[0].pair is not None:
             encode = functools.partial(score_pairs, model)
         encoded = await encode(inputs, params, record.request_id, arrived)
     except InputTooLongError as error:
-        cuts = encoder_capabilities(model)["truncate"].how != "impossible" and asked.truncation() == "none"
+        cuts = encoder_capabilities(model)["truncate"].how != "impossible" and fields.truncation() == "none"
         advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
         message = too_many_tokens(error.tokens, error.limit) + advice
-        param = asked.path(error.index, of_query=error.of_query)
+        param = fields.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        of_query = error.param == "query"
-        if error.item is not None and not of_query:
-            error.param = "input"
-        path = asked.path(error.item or 0, of_query=of_query)
-        named = path.partition("[")[0] if error.item is None else path
+        paths = [fields.path(index, of_query=first) for index, first in error.items]
+        if paths:
+            shown, more = first_of(paths, _MOST_NAMED)
+            error.message = f"{error.message.rstrip('.')} ({' '.join([', '.join(shown), more]).rstrip()})."
+        of_query = all(first for _, first in error.items) if paths else error.param == "query"
+        named = paths[0] if len(paths) == 1 else _inputs_of(fields, of_query=of_query)
         raise from_engine(error, dict.fromkeys(("prompt", "input", "query"), named)) from None
     record.prompt_tokens = encoded.tokens
-    return await _written(endpoint.body(asked, model, encoded))
+    return await _written(endpoint.body(fields, model, encoded))
 
 
 async def _written(body: dict[str, Any]) -> bytes:
@@ -196,7 +199,7 @@ def _is_native(model: EncoderModel, name: str) -> bool:
     return known is not None and known.how == "native"
 
 
-def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
+def _check(fields: EncoderFields, model: EncoderModel) -> list[str]:
     """Check what the model serves of a request; returns the unknown fields that the policy lets pass.
 
     Raises:
@@ -205,43 +208,51 @@ def _check(asked: EncoderFields, model: EncoderModel) -> list[str]:
     """
     model.check_ready()
     encoder, capabilities = model.settings.encoder, encoder_capabilities(model)
-    for name in sorted(asked.effective_fields() & capabilities.keys()):
+    for name in sorted(fields.effective_fields() & capabilities.keys()):
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
-    own = asked.input_type
+    own = fields.input_type
     if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
         message = f"This model does not know the input type {printable(own, 64)}; it has {names}."
         raise BadRequestError(message, param="input_type", code="invalid_value")
-    _check_prefix(asked, model)
-    _check_length(asked.truncate_prompt_tokens, model.max_seq_len)
-    asked.check_model(model)
-    return _unknown(asked, model.settings.policies)
+    _check_prefix(fields, model)
+    fields.check_model(model)
+    return _unknown(fields, model.settings.policies)
 
 
-def _check_prefix(asked: EncoderFields, model: EncoderModel) -> None:
+def _check_prefix(fields: EncoderFields, model: EncoderModel) -> None:
     """Reject what would have the model itself cut off a prefix."""
-    prefix = model.prefix(asked.input_type)
+    prefix = model.prefix(fields.input_type)
     by_model = model.vocab_size is None or model.max_seq_len is None
-    if prefix and by_model and asked.truncation() == "start" and asked.truncate_prompt_tokens is None:
+    if prefix and by_model and fields.truncation() == "start" and fields.truncate_prompt_tokens is None:
         message = f"The model would cut off the prefix {prefix!r} of its settings; set 'truncate' to 'END'."
         raise BadRequestError(message, param="truncate", code="unsupported_parameter")
 
 
-def _check_length(asked: int | None, most: int | None) -> None:
-    name, bound = "truncate_prompt_tokens", "" if most is None else f" and at most {most}, the model's maximum"
-    if asked == 0 or (asked is not None and most is not None and asked > most):
-        code = "integer_above_max_value" if asked else "integer_below_min_value"
-        raise BadRequestError(f"{name!r} must be at least 1{bound}; -1 is the maximum.", param=name, code=code)
-    if asked == -1 and most is None:
+def _check_length(given: int | None, first: EncoderInput, model: EncoderModel) -> None:
+    """Check that the most tokens leave room for each text of an input beside the special tokens of texts."""
+    name, most, tokenizer = "truncate_prompt_tokens", model.max_seq_len, model.tokenizer
+    if given is None or tokenizer is None:
+        return
+    pair = first.pair is not None and model.task != "embed"
+    least = 1 if first.ids else tokenizer.special_tokens(pair=pair) + 1 + pair
+    if given != -1 and not least <= given <= (most or given):
+        code = "integer_below_min_value" if given < least else "integer_above_max_value"
+        bound = "" if most is None else f" and at most {most}, the model's maximum"
+        why = "" if least == 1 else ", for special tokens and one token of each text"
+        raise BadRequestError(
+            f"{name!r} must be at least {least}{why}{bound}; -1 is the maximum.", param=name, code=code
+        )
+    if given == -1 and most is None:
         message = f"The parameter {name!r} is not supported with this value: {_NO_LENGTH.note}"
         raise BadRequestError(message, param=name, code="unsupported_parameter")
 
 
-def _check_number(asked: EncoderFields, count: int, most: int) -> None:
+def _check_number(fields: EncoderFields, count: int, most: int) -> None:
     if count > most:
-        name = _inputs_of(asked)
+        name = _inputs_of(fields)
         message = (
             f"Invalid '{name}': array too long. Expected an array with maximum length {most}, but got an array with "
             f"length {count} instead."
@@ -249,13 +260,13 @@ def _check_number(asked: EncoderFields, count: int, most: int) -> None:
         raise BadRequestError(message, param=name, code="array_above_max_length")
 
 
-def _inputs_of(asked: EncoderFields, *, of_query: bool = False) -> str:
+def _inputs_of(fields: EncoderFields, *, of_query: bool = False) -> str:
     """The field with the inputs, or with the queries of pairs."""
-    return asked.path(0, of_query=of_query).partition("[")[0]
+    return fields.path(0, of_query=of_query).partition("[")[0]
 
 
-def _unknown(asked: EncoderFields, policies: ParameterPolicies) -> list[str]:
-    names = list(asked.model_extra or {})
+def _unknown(fields: EncoderFields, policies: ParameterPolicies) -> list[str]:
+    names = list(fields.model_extra or {})
     if names and policies.unknown == "strict":
         message = f"Unrecognized request argument supplied: {printable(names[0], 256)}."
         raise BadRequestError(message, param=printable(names[0], 256), code="unsupported_parameter")

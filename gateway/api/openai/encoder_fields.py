@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from gateway.api.openai.validation import BRANCH, RequestPart
-from gateway.generation.encoder import EncoderParams
+from gateway.generation.encoder import EncoderParams, unit_rows
 from gateway.generation.engine import MalformedOutputError
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.text.bad_request import BadRequestError
@@ -79,6 +78,16 @@ class EncoderFields(RequestPart):
         """
         del model
         return self.params()
+
+
+class PairFields(EncoderFields):
+    """Pairs of a query and a document."""
+
+    max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
+
+    def params(self) -> EncoderParams:
+        """The parameters, with the most tokens of a document; see ``EncoderFields``."""
+        return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)
 
 
 def _of_one_kind(value: Any) -> Any:
@@ -186,13 +195,8 @@ class VectorFields(InputFields):
                 raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
             vectors = vectors[:, : self.dimensions]
         if cuts or self.normalize:
-            vectors = _scaled(vectors)
+            vectors = unit_rows(vectors)
+            if not vectors.any(axis=1).all():
+                raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
         vectors = np.ascontiguousarray(vectors, "<f4")
         return [row.data for row in vectors] if self.encoding_format == "base64" else list(vectors)
-
-
-def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not lengths.all():
-        raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
-    return vectors / lengths

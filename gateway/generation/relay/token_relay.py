@@ -22,7 +22,7 @@ class TokenRelay:
         forward: writes pieces to the client; None while the relay is closed.
         drain: waits for room at the client; None where there is room.
         last: ``time.perf_counter()`` when tokens last came, by the relay or past it; 0.0 before the first.
-        resumed: ``time.perf_counter()`` when the engine was last heard without tokens, or read again after a wait for
+        resumed: ``time.perf_counter()`` when the engine last responded without tokens, or read again after a wait for
             the client; 0.0 before.
         shown: ``time.perf_counter()`` when the client was last sent text by the relay; 0.0 before.
         pause_s: seconds; a longer silence of the engine before tokens is reported.

@@ -1,22 +1,25 @@
-"""Reads outcomes of requests: answers of chat, completions or responses, vectors, rejections, and failures."""
+"""Reads outcomes of requests: answers of models that generate, vectors, scores, rejections, and failures."""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, Field, ValidationError
 
 LONGEST_ANSWER = 16 * 2**20
 EMBEDDINGS = "/v1/embeddings"
-"""The path whose answers are vectors."""
+_VECTORS = {EMBEDDINGS: "embedding", "/pooling": "data"}
+_SCORES = ("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/v1/classify", "/classify")
+ENCODER_PATHS = (*_VECTORS, *_SCORES)
+"""The paths whose answers are vectors or scores."""
 _OTHER_FORM = "a response of another format"
 _WORD = re.compile(r"[\w.\[\]-]{1,64}", re.ASCII)
 _UNFINISHED = frozenset({"queued", "in_progress"})
@@ -69,6 +72,16 @@ class UsageCounts:
     estimated: bool
 
 
+class InputScores(BaseModel):
+    """The scores of one document, pair or text: one, or one by class with the label of the best class."""
+
+    index: int
+    values: Annotated[list[float], BeforeValidator(lambda value: value if isinstance(value, list) else [value])] = (
+        Field(validation_alias=AliasChoices("relevance_score", "score", "probs"), min_length=1)
+    )
+    label: str | None = None
+
+
 @dataclass(slots=True)
 class WholeAnswer:
     """A complete answer.
@@ -78,7 +91,8 @@ class WholeAnswer:
         usage: usage; None where the server reports none.
         first_s: seconds to the first event with text of a stream.
         whole_s: seconds to the end.
-        vectors: float64 [inputs, dimensions] of embeddings; None for other answers.
+        vectors: float64 [inputs, dimensions] of embeddings or pooling; None for other answers.
+        scores: scores by the index of their input, in the order of the answer; None for other answers.
     """
 
     choices: tuple[AnswerChoice, ...]
@@ -86,6 +100,7 @@ class WholeAnswer:
     first_s: float | None = None
     whole_s: float = 0.0
     vectors: NDArray[np.float64] | None = None
+    scores: Mapping[int, InputScores] | None = None
 
 
 class _Function(BaseModel):
@@ -177,7 +192,11 @@ def _counts(usage: _Usage | None) -> UsageCounts | None:
 
 
 class _UsageHolder(BaseModel):
-    usage: _Usage | None = None
+    usage: _Usage | None = Field(None, validation_alias=AliasChoices("usage", AliasPath("meta", "tokens")))
+
+
+class _ScoredInputs(_UsageHolder):
+    results: list[InputScores] = Field(validation_alias=AliasChoices("results", "data"))
 
 
 class _Completion(_UsageHolder):
@@ -265,8 +284,9 @@ class AnswerEventReader:
     """
 
     def __init__(self, path: str) -> None:
-        self._of_response, self._of_vectors = path == "/v1/responses", path == EMBEDDINGS
+        self._path, self._of_response = path, path == "/v1/responses"
         self._vectors: NDArray[np.float64] | None = None
+        self._scores: dict[int, InputScores] | None = None
         self._choices: dict[int, _Growing] = {}
         self._usage: _Usage | None = None
         self._response: _Response | None = None
@@ -280,8 +300,12 @@ class AnswerEventReader:
         value = _parse(data, "a response that is not JSON")
         if self._of_response:
             self._response = _validated(_Response, value)
-        elif self._of_vectors:
-            self._vectors, self._usage = _vectors(value), _validated(_UsageHolder, value).usage
+        elif self._path in _VECTORS:
+            self._vectors = _vectors(value, _VECTORS[self._path])
+            self._usage = _validated(_UsageHolder, value).usage
+        elif self._path in _SCORES:
+            scored = _validated(_ScoredInputs, value)
+            self._scores, self._usage = {each.index: each for each in scored.results}, scored.usage
         else:
             self._take(value)
 
@@ -316,8 +340,8 @@ class AnswerEventReader:
         """
         if self._response is not None:
             return _of_response(self._response)
-        if self._vectors is not None:
-            return WholeAnswer((), _counts(self._usage), vectors=self._vectors)
+        if self._vectors is not None or self._scores is not None:
+            return WholeAnswer((), _counts(self._usage), vectors=self._vectors, scores=self._scores)
         if not self._choices:
             raise RequestFailedError("a response without choices")
         choices = tuple(growing.as_choice() for _, growing in sorted(self._choices.items()))
@@ -349,10 +373,10 @@ def _of_response(response: _Response) -> WholeAnswer:
     return WholeAnswer((choice,), _counts(response.usage))
 
 
-def _vectors(value: dict[str, Any]) -> NDArray[np.float64]:
-    """The vectors of embeddings, as numbers or base64, in the order in which they are listed."""
+def _vectors(value: dict[str, Any], name: str) -> NDArray[np.float64]:
+    """The vectors of a list, as numbers or base64, in the order in which they are listed."""
     try:
-        places, rows = [each["index"] for each in value["data"]], [each["embedding"] for each in value["data"]]
+        places, rows = [each["index"] for each in value["data"]], [each[name] for each in value["data"]]
         rows = [np.frombuffer(base64.b64decode(row), "<f4") if isinstance(row, str) else row for row in rows]
         found = np.array(rows, np.float64)
     except (KeyError, TypeError, ValueError):

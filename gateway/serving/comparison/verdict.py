@@ -36,7 +36,7 @@ class AnswerDifference:
     """One difference between two answers.
 
     Attributes:
-        aspect: one of `Aspect`, or ``vectors``.
+        aspect: one of `Aspect`, or ``vectors``, ``scores`` or ``label``.
         choice: the index of the choice; None for the whole answer.
         facts: numbers and plain words.
         texts: texts that may repeat secrets of the request.
@@ -58,12 +58,14 @@ class ComparisonRules:
         drawn: whether answers are drawn by chance: the number of choices, the tokens of the prompt, and whether there
             is a finish reason are all that is compared.
         least_cosine: least cosine of two vectors that count as equal.
+        score_tolerance: allowed difference of a score.
     """
 
     ignored: Collection[str] = ()
     tolerance: float = 0.05
     drawn: bool = False
     least_cosine: float = 0.999
+    score_tolerance: float = 0.01
 
 
 def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, list[AnswerDifference]]:
@@ -90,6 +92,7 @@ def judge(a: Outcome, b: Outcome, rules: ComparisonRules) -> tuple[OutcomeKind, 
 def _differences(a: WholeAnswer, b: WholeAnswer, rules: ComparisonRules) -> Iterator[AnswerDifference]:
     if a.vectors is not None and b.vectors is not None:
         yield from _of_vectors(a.vectors, b.vectors, rules.least_cosine)
+    yield from _of_scores(a, b, rules.score_tolerance)
     if len(a.choices) != len(b.choices):
         yield AnswerDifference("choices", None, {"a": len(a.choices), "b": len(b.choices)})
     for index, (mine, other) in enumerate(zip(a.choices, b.choices, strict=False)):
@@ -118,6 +121,29 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
         facts["place_in_b"] = int(np.nanargmax(others))
     facts["length"] = {side: round(float(size[first]), 6) for side, size in zip(("a", "b"), lengths, strict=True)}
     yield AnswerDifference("vectors", None, {**facts, "unlike": int(unlike.size)})
+
+
+def _of_scores(a: WholeAnswer, b: WholeAnswer, tolerance: float) -> Iterator[AnswerDifference]:
+    """The score that differs most or is missing, else the first rank with another input and the first other label."""
+    answers = {"a": a.scores or {}, "b": b.scores or {}}
+    inputs = sorted({index for scores in answers.values() for index in scores})
+    width = max((len(each.values) for scores in answers.values() for each in scores.values()), default=1)
+    rows = [[[*(s[i].values if i in s else ()), *[np.nan] * width][:width] for i in inputs] for s in answers.values()]
+    gaps = np.nan_to_num(np.abs(np.array(rows[0]) - rows[1]), nan=np.inf).reshape(-1, width)
+    if unlike := int((gaps > tolerance).any(axis=1).sum()):
+        row, column = divmod(int(gaps.argmax()), width)
+        sides = {side: round(each[row][column], 6) for side, each in zip(answers, rows, strict=True)}
+        shown = {side: None if np.isnan(value) else value for side, value in sides.items()}
+        where = {"input": inputs[row], **({"class": column} if width > 1 else {})}
+        yield AnswerDifference("scores", None, {**where, **shown, "unlike": unlike})
+        return
+    for rank, (x, y) in enumerate(zip(*answers.values(), strict=True)):
+        if abs(answers["a"][x].values[0] - answers["a"][y].values[0]) > 2 * tolerance:
+            yield AnswerDifference("scores", None, {"rank": rank, "input": {"a": x, "b": y}})
+            break
+    labels = {i: {side: scores[i].label for side, scores in answers.items()} for i in inputs}
+    if others := [i for i, label in labels.items() if label["a"] != label["b"]]:
+        yield AnswerDifference("label", None, {"input": others[0], "unlike": len(others)}, labels[others[0]])
 
 
 def _of_choice(index: int, a: AnswerChoice, b: AnswerChoice, rules: ComparisonRules) -> Iterator[AnswerDifference]:

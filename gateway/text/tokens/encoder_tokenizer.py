@@ -82,6 +82,10 @@ class EncoderTokenizer:
         """Load a folder as ``Tokenizer.from_folder`` does, with the same errors."""
         return cls(Tokenizer.from_folder(folder))
 
+    def special_tokens(self, *, pair: bool) -> int:
+        """The number of special tokens of a text or a pair."""
+        return self._backend.num_special_tokens_to_add(is_pair=pair)
+
     def tokenize(
         self,
         inputs: Sequence[EncoderInput],
@@ -106,7 +110,7 @@ class EncoderTokenizer:
             InputTooLongError: an input is longer, and must not or cannot be cut.
         """
         if document_tokens is not None:
-            room = document_tokens + self._backend.num_special_tokens_to_add(is_pair=False)
+            room = document_tokens + self.special_tokens(pair=False)
             alone = [EncoderInput(each.pair or "") for each in inputs]
             documents = self.tokenize(alone, room, "end", total=total, stopped=stopped)
             inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=False)]

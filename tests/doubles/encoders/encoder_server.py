@@ -102,6 +102,10 @@ ROWS: Mapping[str, Row] = {
     "gemma": _ids(
         "last_hidden_state FP32 -1 768, sentence_embedding FP32 768", "hidden", does={"pooled": "sentence_embedding"}
     ),
+    "positions": _ids("embedding FP32 4", inputs="input_ids INT64 -1, attention_mask FP32 -1, position_ids INT64 -1"),
+    "fixed": _ids(
+        "output_0 FP32 4 -1 4", "hidden", "input_ids INT64 4 -1, attention_mask FP16 4 -1", batch=0,
+    ),
     "deploy": _ids("output FP16 -1 -1", "hidden", "input_ids INT32 -1, attention_mask INT32 -1",
                    settings={"pooling": "cls", "normalize": False}),
     "litellm": _text("input_text", "anything FP32 -1 4", inputs="input_text STRING -1", batch=0, settings={"batch": 4}),

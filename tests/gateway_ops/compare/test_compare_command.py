@@ -265,7 +265,8 @@ def test_requests_leave_no_response_behind(start: Start, tmp_path: Path) -> None
         ('{"version": 2, "body": {"prompt": "x"}}', "an unknown form, with 'version'"),
         ('{"body": "x"}', "'body' is not an object"),
         ('{"method": "GET", "body": {"prompt": "x"}}', "'method' is not POST"),
-        ('{"url": "/v1/rerank", "body": {"input": "x"}}', "'url' is not one of"),
+        ('{"url": "/v1/files", "body": {"input": "x"}}', "'url' is not one of"),
+        ('{"query": "x", "text_1": "y"}', "not a request"),
         ('{"url": ["/v1/completions"], "body": {"input": "x"}}', "'url' is not one of"),
         ("[" * 5000, "not JSON"),
         ('{"prompt": "x", "metadata": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply to be sent"),
@@ -390,7 +391,96 @@ def test_vectors_are_compared_by_direction_length_and_order(start: Start, tmp_pa
     assert "temperature" not in shown
     assert "- 4: differs: vectors: vector 0, cosine 0.6" in shown
     b._get = lambda _path: Said({"data": [{"id": "e", "gateway": {"task": "embed"}}]})
-    assert "samples are of chats: give requests to /v1/embeddings" in compare(a.url, f"{b.url}#e").stderr
+    assert "samples are of chats: give its requests with --requests" in compare(a.url, b.url).stderr
+
+
+def _ranked(*scores: float | None) -> dict[str, Any]:
+    """Documents with these scores, the best first, in the form of Cohere; None: not among the best."""
+    found = [{"index": index, "relevance_score": score} for index, score in enumerate(scores) if score is not None]
+    meta = {"tokens": {"input_tokens": 3}}
+    return {"results": sorted(found, key=lambda each: -float(each["relevance_score"])), "meta": meta}
+
+
+_RANKED = {
+    "same": _ranked(0.9, 0.5, 0.1),
+    "near": _ranked(0.905, 0.5, 0.095),
+    "tied": _ranked(0.9, 0.5, 0.495, 0.1),
+    "other": _ranked(0.9, 0.25, 0.3),
+    "fewer": _ranked(0.9, 0.5, None),
+    "unsorted": {**_ranked(), "results": [*reversed(_ranked(0.9, 0.5, 0.1)["results"])]},
+    "counted": {**_ranked(0.9, 0.5, 0.1), "meta": {"tokens": {"input_tokens": 4}}},
+}
+
+
+def test_scores_of_documents_are_compared_within_a_bound(start: Start, tmp_path: Path) -> None:
+    def of_a(_path: str, body: dict[str, Any]) -> Said:
+        return Said(_ranked(0.9, 0.495, 0.5, 0.1) if body["query"] == "tied" else _RANKED["same"])
+
+    a, b = start(of_a), start(lambda _path, body: Said(_RANKED[body["query"]]))
+    lines = [{"url": "/v2/rerank", "body": {"query": case, "documents": ["x", "y", "z"]}} for case in _RANKED]
+    found, status = reported(a, b, file := write(tmp_path, *lines))
+    assert (status, found["requests"]["equal"], found["differs_in"]) == (1, 3, {"scores": 3, "usage": 1})
+    assert [row.get("differences") for row in found["rows"][3:]] == [
+        [{"in": "scores", "input": 1, "a": 0.5, "b": 0.25, "unlike": 2}],
+        [{"in": "scores", "input": 2, "a": 0.1, "b": None, "unlike": 1}],
+        [{"in": "scores", "rank": 0, "input": {"a": 0, "b": 2}}],
+        [{"in": "usage", "prompt_tokens": {"a": 3, "b": 4}}],
+    ]
+    assert reported(a, b, file, "--score-tolerance", "0.25")[0]["requests"]["equal"] == 4
+    assert "- 4: differs: scores: A 0.5, B 0.25, input 1, unlike 2" in compare(a.url, b.url, "--requests", file).stdout
+    assert all("temperature" not in body and "store" not in body for body in a.asked)
+
+
+def _classes(*rows: list[float], labels: str = "ny") -> dict[str, Any]:
+    data = [{"index": index, "label": labels[index], "probs": row} for index, row in enumerate(rows)]
+    return {"data": data, "usage": {"prompt_tokens": 3}}
+
+
+def _scored(*scores: float) -> dict[str, Any]:
+    return {"data": [{"index": index, "object": "score", "score": score} for index, score in enumerate(scores)]}
+
+
+_CLASSES = _classes([0.75, 0.25], [0.25, 0.75])
+_OTHERS: list[tuple[str, Any, Any, Any]] = [
+    ("/v1/score", _scored(0.5, -0.5), _scored(0.5, -0.5), None),
+    ("/v1/score", _scored(0.5, -0.5), _scored(0.5, 0.5), {"input": 1, "a": -0.5, "b": 0.5, "unlike": 1}),
+    ("/score", _scored(0.5, 0.5), _scored(0.5), {"input": 1, "a": 0.5, "b": None, "unlike": 1}),
+    ("/classify", _CLASSES, _classes([0.75, 0.25], [0.2501, 0.7499]), None),
+    ("/classify", _CLASSES, _classes([0.75, 0.25], [0.25, 0.5]),
+     {"input": 1, "class": 1, "a": 0.75, "b": 0.5, "unlike": 1}),
+    ("/v1/classify", _CLASSES, _classes([0.5, 0.25, 0.25]),
+     {"input": 0, "class": 2, "a": None, "b": 0.25, "unlike": 2}),
+    ("/v1/classify", _CLASSES, _classes([0.75, 0.25], [0.25, 0.75], labels="nx"),
+     {"in": "label", "input": 1, "unlike": 1}),
+]  # fmt: skip
+
+
+def test_scores_of_pairs_and_of_classes_are_compared(start: Start, tmp_path: Path) -> None:
+    a, b = (start(lambda _path, body, side=side: Said(_OTHERS[body["seed"]][side])) for side in (1, 2))
+    lines = [{"url": path, "body": {"seed": place}} for place, (path, *_) in enumerate(_OTHERS)]
+    found, _ = reported(a, b, write(tmp_path, *lines))
+    for row, (*_, expected) in zip(found["rows"], _OTHERS, strict=True):
+        assert row.get("differences", [None]) == [expected and {"in": "scores", **expected}]
+    shown = compare(a.url, b.url, "--requests", write(tmp_path, *lines), "--show-text").stdout
+    assert "- 7: differs: label: input 1, unlike 1, A 'y', B 'x'" in shown
+
+
+def test_pooled_vectors_are_compared_as_embeddings_are(start: Start, tmp_path: Path) -> None:
+    row = np.array([3, 4], "<f4")
+    listed, bits = ({"data": [{"index": 0, "data": each}]} for each in (row.tolist(), base64.b64encode(row).decode()))
+    turned = {"data": [{"index": 0, "data": [4, 3]}]}
+    a, b = start(lambda *_: Said(listed)), start(lambda _, body: Said(bits if body["input"] == "same" else turned))
+    found, _ = reported(a, b, write(tmp_path, *({"url": "/pooling", "body": {"input": i}} for i in ("same", "other"))))
+    assert [row["outcome"] for row in found["rows"]] == ["equal", "differs"]
+    assert found["rows"][1]["differences"][0]["cosine"] == 0.96
+
+
+def test_a_server_whose_only_model_embeds_needs_no_name(start: Start, tmp_path: Path) -> None:
+    a = start(lambda *_: Said(_scored(0.5)))
+    a._get = lambda _path: Said({"data": [{"id": "e", "gateway": {"task": "embed"}}]})
+    file = write(tmp_path, {"text_1": "x", "text_2": "y"}, {"queries": "x", "documents": "y"})
+    assert compare(a.url, a.url, "--requests", file).exit_code == 0
+    assert {body["model"] for body in a.asked} == {"e"}
 
 
 def test_every_aspect_can_be_ignored() -> None:

@@ -12,8 +12,8 @@ from gateway.generation.engine import MalformedOutputError
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
 
-def _body(asked: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
-    del asked
+def _body(fields: ClassifyRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+    del fields
     count = encoded.values.shape[1]
     labels = model.labels or [f"LABEL_{index}" for index in range(count)]
     if len(labels) != count:

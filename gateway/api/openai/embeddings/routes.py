@@ -9,8 +9,8 @@ from gateway.api.openai.encoder_endpoint import EncoderEndpoint, usage
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
 
-def _body(asked: EmbeddingsRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
-    rows = asked.rows(model, encoded)
+def _body(fields: EmbeddingsRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+    rows = fields.rows(model, encoded)
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
     return {"object": "list", "data": data, "model": model.name, "usage": usage(encoded)}
 

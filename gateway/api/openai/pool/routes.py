@@ -9,8 +9,8 @@ from gateway.api.openai.pool.protocol import PoolingRequest
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
 
-def _body(asked: PoolingRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
-    rows = enumerate(asked.rows(model, encoded))
+def _body(fields: PoolingRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+    rows = enumerate(fields.rows(model, encoded))
     data = [{"index": index, "object": "pooling", "data": row} for index, row in rows]
     return list_of("pool", model, data, encoded)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
-from gateway.api.openai.encoder_fields import EncoderFields, Text
+from gateway.api.openai.encoder_fields import PairFields, Text
 from gateway.api.openai.validation import BRANCH, RequestPart
-from gateway.generation.encoder import EncoderParams
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
 
 
@@ -30,14 +28,13 @@ _Document = Annotated[
 ]
 
 
-class RerankRequest(EncoderFields):
+class RerankRequest(PairFields):
     """A query, and documents to be ordered by their relevance for it."""
 
     query: Text
     documents: Annotated[list[_Document], Field(min_length=1, fail_fast=True)]
     top_n: Annotated[int | None, Field(ge=0)] = None
     return_documents: bool | None = None
-    max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
 
     def texts(self) -> Sequence[str]:
         """The texts of the documents."""
@@ -50,7 +47,3 @@ class RerankRequest(EncoderFields):
     def path(self, index: int, *, of_query: bool = False) -> str:
         """The path of a document, or of the query; see ``EncoderFields``."""
         return "query" if of_query else f"documents[{index}]"
-
-    def params(self) -> EncoderParams:
-        """The parameters, with the most tokens of a document; see ``EncoderFields``."""
-        return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)

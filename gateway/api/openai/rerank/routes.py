@@ -14,28 +14,28 @@ from gateway.serving.encoder_model import EncoderModel, EncoderResult
 _DOCUMENTS_OF_UNIT = 100  # of a query, by Cohere's definition of a search unit
 
 
-def _results(asked: RerankRequest, encoded: EncoderResult, *, documents: bool) -> dict[str, Any]:
-    scores, texts = relevance(encoded), asked.texts()
-    shown = documents if asked.return_documents is None else asked.return_documents
+def _results(fields: RerankRequest, encoded: EncoderResult, *, documents: bool) -> dict[str, Any]:
+    scores, texts = relevance(encoded), fields.texts()
+    shown = documents if fields.return_documents is None else fields.return_documents
     results = [
         {"index": index, "relevance_score": scores[index], **({"document": {"text": texts[index]}} if shown else {})}
-        for index in np.argsort(-scores, kind="stable").tolist()[: asked.top_n or None]
+        for index in np.argsort(-scores, kind="stable").tolist()[: fields.top_n or None]
     ]
     return {"id": f"rerank-{new_id()}", "results": results}
 
 
-def _jina_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
-    return {**_results(asked, encoded, documents=True), "model": model.name, "usage": usage(encoded)}
+def _jina_body(fields: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+    return {**_results(fields, encoded, documents=True), "model": model.name, "usage": usage(encoded)}
 
 
-def _cohere_body(asked: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+def _cohere_body(fields: RerankRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
     del model
     meta = {
         "api_version": {"version": "2"},
-        "billed_units": {"search_units": -(-len(asked.documents) // _DOCUMENTS_OF_UNIT)},
+        "billed_units": {"search_units": -(-len(fields.documents) // _DOCUMENTS_OF_UNIT)},
         "tokens": {"input_tokens": encoded.tokens},
     }
-    return {**_results(asked, encoded, documents=False), "meta": meta}
+    return {**_results(fields, encoded, documents=False), "meta": meta}
 
 
 RERANK = EncoderEndpoint(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from gateway.api.openai.encoder_fields import EncoderFields, Texts
-from gateway.generation.encoder import EncoderParams
+from gateway.api.openai.encoder_fields import PairFields, Texts
 from gateway.serving.encoder_model import EncoderModel
 from gateway.text.bad_request import BadRequestError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput
@@ -17,14 +15,13 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput
 _OneOrMore = Annotated[Texts, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
-class ScoreRequest(EncoderFields):
+class ScoreRequest(PairFields):
     """Pairs of texts: one with each of several, or as many as there are others."""
 
     text_1: _OneOrMore | None = None
     text_2: _OneOrMore | None = None
     queries: _OneOrMore | None = None
     documents: _OneOrMore | None = None
-    max_tokens_per_doc: Annotated[int | None, Field(ge=1)] = None
 
     def check_model(self, model: EncoderModel) -> None:
         """Check that both sides have texts, in fitting numbers; see ``EncoderFields``."""
@@ -54,10 +51,6 @@ class ScoreRequest(EncoderFields):
         if of_query:
             return f"{'text_1' if self.queries is None else 'queries'}[{index if len(self._sides()[0]) > 1 else 0}]"
         return f"{'text_2' if self.documents is None else 'documents'}[{index}]"
-
-    def params(self) -> EncoderParams:
-        """With the most tokens of a document; see ``EncoderFields``."""
-        return dataclasses.replace(super().params(), document_tokens=self.max_tokens_per_doc)
 
 
 _MISSING = "missing_required_parameter"

@@ -9,8 +9,8 @@ from gateway.api.openai.score.protocol import ScoreRequest
 from gateway.serving.encoder_model import EncoderModel, EncoderResult
 
 
-def _body(asked: ScoreRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
-    del asked
+def _body(fields: ScoreRequest, model: EncoderModel, encoded: EncoderResult) -> dict[str, Any]:
+    del fields
     data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(relevance(encoded))]
     return list_of("score", model, data, encoded)
 
