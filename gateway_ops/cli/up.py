@@ -197,11 +197,10 @@ def _run(chosen: StackOptions, progress: Progress) -> None:
     folder = RunFolder(chosen.port)
     with folder.claim(), Stack(chosen, folder) as stack:
         url = stack.gateway.url if stack.gateway is not None else ""
-        state = RunState(Process.of(os.getpid()), False, url, chosen.what)
+        embedding = "" if chosen.embedding is None else EMBEDDING
+        state = RunState(Process.of(os.getpid()), False, url, chosen.what, embedding=embedding)
         if chosen.model is not None:
             state = replace(state, tokenizer=str(chosen.model.folder), max_seq_len=chosen.model.max_seq_len)
-        if chosen.embedding is not None:
-            state = replace(state, embedding=EMBEDDING)
         folder.write(state)
         try:
             stack.start(progress.step)
