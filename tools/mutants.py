@@ -89,7 +89,7 @@ def _mutants(file: Path, seed: int) -> Iterator[tuple[str, Path, str, str]]:
 
 def _run(tree: Path, tests: str, limit: float) -> str:
     command = ["timeout", "-s", "KILL", str(limit), sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long"]
-    variables = {**os.environ, "PYTHONPATH": str(tree.resolve())}
+    variables = {**os.environ, "PYTHONPATH": str(tree.resolve()), "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run([*command, *tests.split()], cwd=tree, env=variables, capture_output=True, check=False)
     return {0: "survived", -signal.SIGKILL: "timed out"}.get(done.returncode, "killed")
 
