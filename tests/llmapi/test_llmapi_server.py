@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,6 @@ def packed(*words: list[int]) -> np.ndarray[Any, Any]:
     flat = [token for word in words for token in word]
     ends = np.cumsum([len(word) for word in words]).tolist()
     return np.array([[flat, ends + [-1] * (len(flat) - len(ends))]], np.int32)
-
-
-@pytest.fixture(scope="module")
-def reference(serve: Serve) -> Iterator[Server]:
-    """The same model on the reference engine."""
-    with serve(engine="reference") as running:
-        yield running
 
 
 def wait_for(server: Server, kind: str, count: int) -> list[dict[str, Any]]:
@@ -259,9 +251,9 @@ def test_other_versions_answer_the_same(
         assert {name: built.get(name) for name in sampler} == sampler
 
 
-def test_without_the_package_the_load_error_names_it(model_dir: Path, tmp_path: Path) -> None:
+def test_without_the_package_the_load_error_names_it(tiny_model_dir: Path, tmp_path: Path) -> None:
     repository = copy_repository(tmp_path / "repository", standin=False)
-    triton = TritonServer(repository, model_dir=model_dir, engine="llmapi", log_path=tmp_path / "triton.log")
+    triton = TritonServer(repository, model_dir=tiny_model_dir, engine="llmapi", log_path=tmp_path / "triton.log")
     triton.start()
     try:
         with pytest.raises(TritonStartError) as failure:
