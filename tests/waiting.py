@@ -15,7 +15,7 @@ async def until(happened: Callable[[], bool], seconds: float = 20) -> None:
         await asyncio.sleep(0)
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(happened: Callable[[], object], seconds: float = 30) -> None:
     """Wait until something has happened, such as in another process."""
     end = time.monotonic() + seconds
     while not happened():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from llmapi_stack import Serve, Server, copy_repository
 
 from gateway_ops.local_stack.triton_installation import TritonStartError
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.waiting import wait_until
 
 MODEL = "tensorrt_llm"
 PROMPT = list(b"What is machine learning?")
@@ -38,11 +38,8 @@ def packed(*words: list[int]) -> np.ndarray[Any, Any]:
 
 
 def wait_for(server: Server, kind: str, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 15
-    while len(events := server.events(kind)) < count:
-        assert time.monotonic() < deadline, f"no {kind} in time"
-        time.sleep(0.02)
-    return events
+    wait_until(lambda: len(server.events(kind)) >= count)
+    return server.events(kind)
 
 
 def test_streams_one_token_per_response(server: Server) -> None:
@@ -142,10 +139,7 @@ def test_torch_sampler_gives_alternatives_and_refuses_penalties(serve: Serve, re
 
 def check_full_queue(server: Server) -> None:
     calls = [server.client.call(infer_request(MODEL, **inputs(tokens=LONG))) for _ in range(3)]
-    deadline = time.monotonic() + 15
-    while metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") == 3)
     (answer,) = server.client.stream(MODEL, **inputs())
     assert "Maximum queue size of 1 has been reached, please try again later" in answer.error
     for call in calls:

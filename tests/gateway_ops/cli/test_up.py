@@ -21,9 +21,10 @@ from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.bound_process import BoundProcess
-from tests.gateway_ops.launch.launched import alive, command_of, until
+from tests.gateway_ops.launch.launched import alive, command_of
 from tests.ports import free_port
 from tests.stack import GatewayProcess
+from tests.waiting import wait_until
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
@@ -232,11 +233,11 @@ def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], tiny_mode
         if stage == "ready":
             assert READY in up.stdout
         # The first stub is there: from its command line the name of the server.
-        until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)))
+        wait_until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)), 60)
         (name,) = {word for pid in belongings(environ) for word in re.findall(r"--id=(\S+)", command_of(pid))}
-        until(lambda: regions(name))
+        wait_until(lambda: regions(name), 60)
         up.kill()
-    until(lambda: not belongings(environ))
+    wait_until(lambda: not belongings(environ), 60)
     assert regions(name) == []
     assert run(environ, "down", "--port", str(port)).stdout.startswith("Nothing to stop")
     if stage == "ready":
