@@ -123,7 +123,6 @@ LEGACY = {
     "structures": [{"begin": "<f>", "schema": CALL, "end": "</f>"}, {"begin": "<g>", "schema": CALL, "end": "</g>"}],
     "triggers": ["<"],
 }
-ONE_CALL = r'<(f|g)>\{"a": ?-?\d+\}</(f|g)>'
 
 
 @pytest.mark.parametrize(
