@@ -254,7 +254,7 @@ def chat_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A generated model of under 1 MB; its words mean nothing."""
-    folder = tmp_path_factory.mktemp("tiny-model")
+    folder = tmp_path_factory.mktemp("models") / "tiny"
     write_tiny_model(folder)
     return folder
 

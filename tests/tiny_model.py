@@ -23,9 +23,7 @@ _TEMPLATE = """\
 """
 
 
-def write_tiny_model(
-    folder: Path, *, seed: int = 0, vocab: int = VOCAB_SIZE, max_position_embeddings: int = 2048
-) -> None:
+def write_tiny_model(folder: Path, *, vocab: int = VOCAB_SIZE, max_position_embeddings: int = 2048) -> None:
     """Write a Llama model in Hugging Face style; the same arguments give the same bytes.
 
     Its weights are random, so its words mean nothing, but greedy text varies, holds broken and whole multi-byte
@@ -33,7 +31,6 @@ def write_tiny_model(
 
     Args:
         folder: created where it is missing.
-        seed: the seed of the weights.
         vocab: rows of the embedding and of the logits, at least `VOCAB_SIZE`; surplus ids have no token.
         max_position_embeddings: context length in tokens.
 
@@ -47,7 +44,7 @@ def write_tiny_model(
     (folder / "chat_template.jinja").write_text(_TEMPLATE, encoding="utf-8")
     for name, value in _configs(vocab, max_position_embeddings).items():
         (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    save_file(_make_weights(seed, vocab), folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(_make_weights(vocab), folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _build_tokenizer() -> Tokenizer:
@@ -95,9 +92,9 @@ def _configs(vocab: int, max_position_embeddings: int) -> dict[str, dict[str, ob
     }
 
 
-def _make_weights(seed: int, vocab: int) -> dict[str, NDArray[np.float32]]:
+def _make_weights(vocab: int) -> dict[str, NDArray[np.float32]]:
     """Make weights so large that every step depends on all of the past: small ones repeat one letter for ever."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     kv_width = _HIDDEN * _KV_HEADS // _HEADS
 
     def matrix(rows: int, columns: int, gain: float) -> NDArray[np.float32]:

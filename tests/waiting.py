@@ -15,7 +15,7 @@ async def until(happened: Callable[[], bool], seconds: float = 20) -> None:
         await asyncio.sleep(0)
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(happened: Callable[[], object], seconds: float = 30) -> None:
     """Wait until something has happened, such as in another process."""
     end = time.monotonic() + seconds
     while not happened():
@@ -23,6 +23,6 @@ def wait_until(happened: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.005)
 
 
-async def until_told(happened: Callable[[], bool], seconds: float = 30) -> None:
+async def until_told(happened: Callable[[], bool]) -> None:
     """Let others run until something has happened; it is asked in a thread, so that it may wait for a server."""
-    await asyncio.to_thread(wait_until, happened, seconds)
+    await asyncio.to_thread(wait_until, happened)

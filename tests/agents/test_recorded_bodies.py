@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.agents.bodies import NAMES, body, is_anthropic
-from tests.anthropic.messages_harness import Message, message_of
 from tests.anthropic.messages_harness import checked as checked_message
+from tests.anthropic.messages_harness import message_of, message_types
 from tests.app.harness import Gateway
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.openai.responses_harness import Engine, checked, last_of, running
@@ -83,7 +83,7 @@ def of_response(item: dict[str, Any]) -> tuple[Any, ...]:
     return (item["type"], text, item.get("name"), item.get("namespace"), item.get("arguments", item.get("input")))
 
 
-def of_message(message: Message) -> list[dict[str, Any]]:
+def of_message(message: message_types.Message) -> list[dict[str, Any]]:
     return [block.model_dump(exclude={"id", "signature"}) for block in message.content]
 
 

@@ -5,52 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-import anthropic.types
 import httpx
-from anthropic.types.shared import ErrorResponse
-from pydantic import BaseModel, StringConstraints
 
 from tests.app.harness import Gateway
 from tests.app.scripted import MODEL
+from tests.lazy_module import LazyModule
 from tests.published_types import published
+
+if TYPE_CHECKING:
+    from tests.anthropic import message_types
+else:
+    message_types = LazyModule("tests.anthropic.message_types")
 
 VERSION = {"anthropic-version": "2023-06-01"}
 USER = [{"role": "user", "content": "Hi"}]
-
-
-class Usage(anthropic.types.Usage):
-    """With what the gateway adds, and what it always says."""
-
-    cache_read_input_tokens: int
-    estimated: Literal[True] | None = None
-
-
-class Message(anthropic.types.Message):
-    """An answer, with what the gateway adds and what its blocks say together."""
-
-    id: Annotated[str, StringConstraints(pattern=r"^msg_[A-Za-z0-9_-]{1,60}$")]
-    usage: Usage
-    stop_reason_estimated: Literal[True] | None = None
-
-    @property
-    def text(self) -> str:
-        return "".join(block.text for block in self.content if block.type == "text")
-
-    @property
-    def thinking(self) -> str:
-        return "".join(block.thinking for block in self.content if block.type == "thinking")
-
-    @property
-    def calls(self) -> list[anthropic.types.ToolUseBlock]:
-        return [block for block in self.content if block.type == "tool_use"]
-
-
-_PUBLISHED: dict[str, type[BaseModel]] = {
-    get_args(event.model_fields["type"].annotation)[0]: event
-    for event in get_args(get_args(anthropic.types.RawMessageStreamEvent)[0])
-}
 _OURS = tuple(
     f"{part}{name}" for part in ("", "message.", "delta.") for name in ("usage.estimated", "stop_reason_estimated")
 )
@@ -62,23 +32,23 @@ async def post(running: Gateway, path: str = "/v1/messages", **body: Any) -> htt
     return await running.client.post(path, json={"model": MODEL, "messages": USER, **limit, **body})
 
 
-def checked(answer: dict[str, Any]) -> Message:
+def checked(answer: dict[str, Any]) -> message_types.Message:
     """A message, strictly of Anthropic's type."""
-    message = published(Message, answer)
+    message = published(message_types.Message, answer)
     assert all(re.fullmatch(r"toolu_[A-Za-z0-9_-]{1,58}", call.id) for call in message.calls)
     assert message.stop_reason is not None
     assert message.content
     return message
 
 
-async def whole(running: Gateway, **body: Any) -> Message:
+async def whole(running: Gateway, **body: Any) -> message_types.Message:
     """A whole message."""
     answer = await post(running, **body)
     assert answer.status_code == 200, answer.text
     return checked(answer.json())
 
 
-async def streamed(running: Gateway, **body: Any) -> Message:
+async def streamed(running: Gateway, **body: Any) -> message_types.Message:
     """The message that a stream tells, whose events must come in Anthropic's order, strictly of its types."""
     answer = await post(running, stream=True, **body)
     assert answer.status_code == 200, answer.text
@@ -100,15 +70,15 @@ def events_of(text: str) -> list[dict[str, Any]]:
             name, data = lines
             event = json.loads(data.removeprefix("data: "))
             assert name == f"event: {event['type']}"
-            if event["type"] in _PUBLISHED:
-                published(_PUBLISHED[event["type"]], event, _OURS)
+            if event["type"] in message_types.EVENTS:
+                published(message_types.EVENTS[event["type"]], event, _OURS)
             else:  # of which there are no types
                 assert event["type"] in {"ping", "error"}
             events.append(event)
     return events
 
 
-def message_of(text: str) -> Message:
+def message_of(text: str) -> message_types.Message:
     """The message of a whole stream, put together as Anthropic's clients do."""
     start, ping, *events, delta, stop = events_of(text)
     kinds = [event["type"] for event in (start, ping, delta, stop)]
@@ -160,7 +130,7 @@ def error_of(answer: httpx.Response, status: int, kind: str) -> str:
     assert answer.status_code == status, answer.text
     found = answer.json()
     if status != 413:  # whose type is in Anthropic's documentation alone
-        published(ErrorResponse, found, ("error.details",))
+        published(message_types.ErrorResponse, found, ("error.details",))
     assert (found["type"], found["error"]["type"]) == ("error", kind)
     assert found["request_id"] == answer.headers["request-id"] == answer.headers["x-request-id"] != ""
     message: str = found["error"]["message"]

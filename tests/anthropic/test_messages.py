@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from anthropic.types import ModelInfo
 
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.anthropic.messages_harness import (
@@ -17,6 +16,7 @@ from tests.anthropic.messages_harness import (
     error_of,
     events_of,
     message_of,
+    message_types,
     post,
     streamed,
     whole,
@@ -259,7 +259,7 @@ async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
         assert [each["id"] for each in listed["data"]] == [MODEL, "claude-x"]
         assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (False, MODEL, "claude-x")
         for each in listed["data"]:
-            published(ModelInfo, each)
+            published(message_types.ModelInfo, each)
         assert {(each["type"], each["lifecycle"]) for each in listed["data"]} == {("model", "active")}
         one = await running.client.get("/v1/models/claude-x", headers=VERSION)
         assert one.json() == listed["data"][1]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.anthropic.messages_harness import Message, streamed, whole
+from tests.anthropic.messages_harness import message_types, streamed, whole
 from tests.openai.responses_harness import running
 from tests.openai.test_responses_like_chat import EXAMPLES, NAMES, TEXTS, answers, parts_of_chat
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, guided_text, tool
@@ -19,7 +19,7 @@ TOOLS = [tool(name) for name in NAMES]
 OURS = [{"name": each["function"]["name"], "input_schema": CITY} for each in TOOLS]
 
 
-def parts_of(message: Message) -> dict[str, Any]:
+def parts_of(message: message_types.Message) -> dict[str, Any]:
     """What a message says, in chat's terms."""
     usage = message.usage
     thinking = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0

@@ -76,6 +76,15 @@ def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
         yield sdk
 
 
+@pytest.fixture
+def tiny(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
+    """The same at one of the tiny gateways."""
+    with OpenAI(
+        base_url=f"{tiny_gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
+    ) as sdk:
+        yield sdk
+
+
 @pytest.fixture(scope="session")
 def encoder_gateway(
     triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -23,34 +22,23 @@ def by_path(tiny_gateways: dict[str, GatewayProcess]) -> dict[str, GatewayProces
     return tiny_gateways
 
 
-@pytest.fixture
-def client(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
-    """The SDK, refusing whatever does not validate strictly."""
-    with OpenAI(
-        base_url=f"{tiny_gateway.url}/v1", api_key="k", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as made:
-        yield made
-
-
 def post(process: GatewayProcess, path: str, **body: Any) -> Any:
     answer = httpx.post(process.url + path, json={"model": MODEL, **body}, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_choices_are_requests_with_the_next_seeds_and_best_of_takes_the_likeliest(client: OpenAI) -> None:
+def test_choices_are_requests_with_the_next_seeds_and_best_of_takes_the_likeliest(tiny: OpenAI) -> None:
     asked: dict[str, Any] = {"model": MODEL, "prompt": PROMPTS[0], "max_tokens": 5, "logprobs": 0}
-    each = [client.completions.create(**asked, seed=40 + index).choices[0] for index in range(4)]
-    assert [choice.text for choice in client.completions.create(**asked, seed=40, n=4).choices] == [
-        c.text for c in each
-    ]
+    each = [tiny.completions.create(**asked, seed=40 + index).choices[0] for index in range(4)]
+    assert [choice.text for choice in tiny.completions.create(**asked, seed=40, n=4).choices] == [c.text for c in each]
 
     def mean(choice: Any) -> float:
         return sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
 
     ranked = sorted(each, key=mean, reverse=True)
     assert mean(ranked[1]) - mean(ranked[2]) > 10 * MARGIN, "these seeds are no test"
-    best = client.completions.create(**asked, seed=40, n=2, best_of=4)
+    best = tiny.completions.create(**asked, seed=40, n=2, best_of=4)
     assert [choice.text for choice in best.choices] == [choice.text for choice in ranked[:2]]
     assert best.usage is not None
     assert best.usage.completion_tokens == sum(len(choice.logprobs.tokens or ()) for choice in each if choice.logprobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -17,14 +16,6 @@ from tests.stack import GatewayProcess
 
 QUESTION = "Make up an example."
 MESSAGES: list[Any] = [{"role": "user", "content": QUESTION}]
-
-
-@pytest.fixture
-def tiny(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{tiny_gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
-        yield sdk
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)

@@ -6,7 +6,6 @@ What the model is does not matter to most of it: the tiny one, whose words mean 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -14,7 +13,6 @@ import pytest
 from openai import OpenAI
 
 from tests.clients.conftest import MODEL, TINY
-from tests.stack import GatewayProcess
 
 MESSAGES: list[Any] = [
     {"role": "user", "content": "What is the weather in Paris, what time is it there, who lives there?"}
@@ -50,14 +48,6 @@ TOOLS: list[Any] = [
 
 def check(name: str, arguments: str) -> None:
     jsonschema.validate(json.loads(arguments), SCHEMAS[name])
-
-
-@pytest.fixture
-def tiny(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{tiny_gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
-        yield sdk
 
 
 def required(client: OpenAI, model: str, **more: Any) -> set[str]:

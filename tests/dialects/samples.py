@@ -118,7 +118,6 @@ def _ends_early(seen: Seen) -> bool:
     return TEXT.startswith(seen.text) and seen.text != TEXT and seen.choice["finish_reason"] == "stop"
 
 
-_TWO = [TEXT, TEXT]
 _JSON = '{"a": 1}'
 _STREAM = {"stream": True}
 

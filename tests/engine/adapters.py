@@ -29,17 +29,15 @@ def shapes(folder: Path) -> dict[int, tuple[int, ...]]:
     return {module: weights[f"model.layers.0.{name}.weight"].shape for module, name in MODULES.items()}
 
 
-def make_pairs(
-    folder: Path, seed: int, *, modules: tuple[int, ...] = tuple(MODULES), rank: int = 3
-) -> dict[tuple[int, int], Pair]:
-    """Random A [rank, inputs] and B [outputs, rank], with the scale in it, by layer and module."""
+def make_pairs(folder: Path, seed: int, *, modules: tuple[int, ...] = tuple(MODULES)) -> dict[tuple[int, int], Pair]:
+    """Random A [3, inputs] and B [outputs, 3], with the scale in it, by layer and module."""
     rng = np.random.default_rng(seed)
     pairs = {}
     for layer in range(LAYERS):
         for module in modules:
             outputs, inputs = shapes(folder)[module]
-            a = rng.normal(0, 0.2, (rank, inputs)).astype(np.float16)
-            pairs[layer, module] = a, rng.normal(0, 0.2, (outputs, rank)).astype(np.float16)
+            a = rng.normal(0, 0.2, (3, inputs)).astype(np.float16)
+            pairs[layer, module] = a, rng.normal(0, 0.2, (outputs, 3)).astype(np.float16)
     return pairs
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_model import write_tiny_model
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1"))
 
 from cpu_double.llama import Llama
@@ -22,15 +20,8 @@ Generate = Callable[..., list[Response]]
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    write_tiny_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tiny(tiny_folder: Path) -> Llama:
-    return Llama(tiny_folder)
+def tiny(tiny_model_dir: Path) -> Llama:
+    return Llama(tiny_model_dir)
 
 
 @pytest.fixture(scope="session")

@@ -39,15 +39,15 @@ CALL |= {"additionalProperties": False}
 
 
 @pytest.fixture(scope="module")
-def decoder(tiny_folder: Path, tiny: Llama) -> Iterator[GuidedDecoder]:
-    made = GuidedDecoder.of(tiny_folder, tiny.config.vocab)
+def decoder(tiny_model_dir: Path, tiny: Llama) -> Iterator[GuidedDecoder]:
+    made = GuidedDecoder.of(tiny_model_dir, tiny.config.vocab)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(tiny_folder / "tokenizer.json"))
+def tokenizer(tiny_model_dir: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
 @pytest.fixture
@@ -123,7 +123,6 @@ LEGACY = {
     "structures": [{"begin": "<f>", "schema": CALL, "end": "</f>"}, {"begin": "<g>", "schema": CALL, "end": "</g>"}],
     "triggers": ["<"],
 }
-ONE_CALL = r'<(f|g)>\{"a": ?-?\d+\}</(f|g)>'
 
 
 @pytest.mark.parametrize(
@@ -307,9 +306,9 @@ def test_without_a_guided_decoder_guides_are_refused(make_engine: Callable[[], R
 
 
 def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = load_guided_decoder(tiny_folder, 300)
+    made = load_guided_decoder(tiny_model_dir, 300)
     assert made is not None
     made.close()
     assert load_guided_decoder(tmp_path, 300) is None
@@ -317,7 +316,7 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
     assert load_guided_decoder(tmp_path, 300) is None
     monkeypatch.setitem(sys.modules, "llguidance", None)
     monkeypatch.delitem(sys.modules, "cpu_double.guided")
-    assert load_guided_decoder(tiny_folder, 300) is None
+    assert load_guided_decoder(tiny_model_dir, 300) is None
 
 
 def test_a_guide_that_takes_long_stalls_nobody(
@@ -401,9 +400,9 @@ def test_ends(engine: ReferenceEngine, generate: Generate, answer: Answer) -> No
 
 
 def test_a_model_without_end_tokens_ends_when_nothing_may_follow(
-    tiny: Llama, tiny_folder: Path, generate: Generate
+    tiny: Llama, tiny_model_dir: Path, generate: Generate
 ) -> None:
-    decoder = GuidedDecoder((tiny_folder / "tokenizer.json").read_text(), tiny.config.vocab, [])
+    decoder = GuidedDecoder((tiny_model_dir / "tokenizer.json").read_text(), tiny.config.vocab, [])
     request = ask("regex", "aa")
     request.end_id = -1
     last = generate(request, ReferenceEngine(tiny, Limits(64), guided=decoder))[-1]

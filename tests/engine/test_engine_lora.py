@@ -35,10 +35,10 @@ def _logits(model: Llama, tasks: list[LoraTask | None], ids: list[int]) -> np.nd
 
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_computes_what_merged_weights_do(
-    tiny: Llama, tiny_folder: Path, tmp_path: Path, module: int
+    tiny: Llama, tiny_model_dir: Path, tmp_path: Path, module: int
 ) -> None:
-    pairs = make_pairs(tiny_folder, module, modules=(module,))
-    merged = Llama(merge(tiny_folder, pairs, tmp_path / "merged"))
+    pairs = make_pairs(tiny_model_dir, module, modules=(module,))
+    merged = Llama(merge(tiny_model_dir, pairs, tmp_path / "merged"))
     expected = merged.forward([Chunk(PROMPT, merged.new_cache(), len(PROMPT))])
     plain = tiny.forward([Chunk(PROMPT, tiny.new_cache(), len(PROMPT))])
     actual = _logits(tiny, [LoraTask(1, *pack(pairs))], PROMPT)
@@ -46,8 +46,8 @@ def test_each_module_computes_what_merged_weights_do(
     assert np.abs(actual - plain).max() > 0.05
 
 
-def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_folder: Path) -> None:
-    pairs = make_pairs(tiny_folder, 4, modules=(1, 2, 3))
+def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_model_dir: Path) -> None:
+    pairs = make_pairs(tiny_model_dir, 4, modules=(1, 2, 3))
     separate = _logits(tiny, [LoraTask(1, *pack(pairs))], PROMPT)
     rows, config = [], []
     for layer in range(2):
@@ -65,10 +65,10 @@ def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_
 
 
 def test_answers_are_those_of_the_merged_model(
-    tiny: Llama, tiny_folder: Path, tmp_path: Path, generate: Generate
+    tiny: Llama, tiny_model_dir: Path, tmp_path: Path, generate: Generate
 ) -> None:
-    pairs = make_pairs(tiny_folder, 1)
-    model = Llama(merge(tiny_folder, pairs, tmp_path / "merged"))
+    pairs = make_pairs(tiny_model_dir, 1)
+    model = Llama(merge(tiny_model_dir, pairs, tmp_path / "merged"))
     merged = ReferenceEngine(model, Limits(2048), normalize_log_probs=False)
     (expected,) = generate(Request("", PROMPT, 20, log_probs=True), merged)
     (actual,) = generate(Request("", PROMPT, 20, log_probs=True, lora=LoraTask(7, *pack(pairs))))
@@ -77,15 +77,15 @@ def test_answers_are_those_of_the_merged_model(
     assert generate(Request("", PROMPT, 20))[0].ids != expected.ids
 
 
-def test_sequences_in_one_pass_have_adapters_of_their_own(tiny: Llama, tiny_folder: Path) -> None:
-    first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
+def test_sequences_in_one_pass_have_adapters_of_their_own(tiny: Llama, tiny_model_dir: Path) -> None:
+    first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
     together = _logits(tiny, [first, None, second], PROMPT)
     alone = np.concatenate([_logits(tiny, [task], PROMPT) for task in (first, None, second)])
     np.testing.assert_allclose(together, alone, atol=1e-3)
 
 
-def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
-    first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
+def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
+    first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
     assert first.weights is not None
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
 
@@ -104,8 +104,10 @@ def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_folder
     assert ask(LoraTask(1)) == answer
 
 
-def test_a_request_in_flight_keeps_an_adapter_that_has_left(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
-    first, second = _task(tiny_folder, 1, 1), _task(tiny_folder, 2, 2)
+def test_a_request_in_flight_keeps_an_adapter_that_has_left(
+    tiny: Llama, tiny_model_dir: Path, generate: Generate
+) -> None:
+    first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
     assert first.weights is not None
     (expected,) = generate(Request("", PROMPT, 8, lora=first))
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
@@ -117,8 +119,8 @@ def test_a_request_in_flight_keeps_an_adapter_that_has_left(tiny: Llama, tiny_fo
     assert {response.request.id: response.ids for response in responses}["a"] == expected.ids
 
 
-def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
-    tasks = [_task(tiny_folder, number, number) for number in range(3)]
+def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
+    tasks = [_task(tiny_model_dir, number, number) for number in range(3)]
     assert tasks[0].weights is not None
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=2 * tasks[0].weights.nbytes))
     for task in (tasks[0], tasks[1], LoraTask(0), tasks[2]):
@@ -128,7 +130,7 @@ def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_folder: 
         engine.submit(Request("", PROMPT, 1, lora=LoraTask(1)))
 
 
-def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_folder: Path, generate: Generate) -> None:
+def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
     prompt = [(11 * place) % 250 + 5 for place in range(2 * BLOCK + 3)]
     engine = ReferenceEngine(tiny, Limits(2048, kv_reuse_blocks=32))
 
@@ -137,7 +139,7 @@ def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_folder:
         assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
-    adapted = _task(tiny_folder, 1, 1)
+    adapted = _task(tiny_model_dir, 1, 1)
     plain, reused = ask(None)
     other, crossed = ask(adapted)
     assert (reused, crossed) == (0, 0)
@@ -166,10 +168,10 @@ def test_an_adapter_that_does_not_fit_is_refused(
         generate(Request("", PROMPT, 1, lora=task))
 
 
-def test_an_adapter_larger_than_the_cache_is_refused(tiny: Llama, tiny_folder: Path) -> None:
+def test_an_adapter_larger_than_the_cache_is_refused(tiny: Llama, tiny_model_dir: Path) -> None:
     with pytest.raises(RejectedError, match=r"PEFT Cache is full. Could not store taskId=5"):
         ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10)).submit(
-            Request("", PROMPT, 1, lora=_task(tiny_folder, 5, 1))
+            Request("", PROMPT, 1, lora=_task(tiny_model_dir, 5, 1))
         )
 
 

@@ -54,20 +54,20 @@ def test_sequences_in_one_pass_do_not_see_each_other(tiny: Llama) -> None:
     np.testing.assert_allclose(together[1:], tiny.forward([Chunk(second, tiny.new_cache(), 2)]), atol=1e-4)
 
 
-def test_the_tiny_model_is_small_and_the_same_each_time(tiny_folder: Path, tmp_path: Path) -> None:
+def test_the_tiny_model_is_small_and_the_same_each_time(tiny_model_dir: Path, tmp_path: Path) -> None:
     write_tiny_model(tmp_path / "again")
-    files = sorted(path.name for path in tiny_folder.iterdir())
-    assert sum((tiny_folder / name).stat().st_size for name in files) < 1_000_000
+    files = sorted(path.name for path in tiny_model_dir.iterdir())
+    assert sum((tiny_model_dir / name).stat().st_size for name in files) < 1_000_000
     for name in files:
-        assert (tmp_path / "again" / name).read_bytes() == (tiny_folder / name).read_bytes(), name
+        assert (tmp_path / "again" / name).read_bytes() == (tiny_model_dir / name).read_bytes(), name
 
 
-def test_shards_half_precision_and_tied_embeddings_load(tiny_folder: Path, tiny: Llama, tmp_path: Path) -> None:
-    weights = load_file(tiny_folder / "model.safetensors")
+def test_shards_half_precision_and_tied_embeddings_load(tiny_model_dir: Path, tiny: Llama, tmp_path: Path) -> None:
+    weights = load_file(tiny_model_dir / "model.safetensors")
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     tied = {name: array for name, array in weights.items() if name != "lm_head.weight"}
     for name, arrays, is_tied in (("untied", weights, False), ("tied", tied, True)):
-        folder = _copy_config(tiny_folder, tmp_path / name, tie_word_embeddings=is_tied)
+        folder = _copy_config(tiny_model_dir, tmp_path / name, tie_word_embeddings=is_tied)
         names = sorted(arrays)
         shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
         for shard, members in shards.items():
@@ -82,9 +82,9 @@ def test_shards_half_precision_and_tied_embeddings_load(tiny_folder: Path, tiny:
     assert not np.allclose(logits[0], tiny.forward([Chunk([20, 21, 22], tiny.new_cache(), 1)]))
 
 
-def test_bfloat16_is_read_exactly(tiny_folder: Path, tmp_path: Path) -> None:
-    folders = [_copy_config(tiny_folder, tmp_path / name) for name in ("bf16", "f32")]
-    weights = load_file(tiny_folder / "model.safetensors")
+def test_bfloat16_is_read_exactly(tiny_model_dir: Path, tmp_path: Path) -> None:
+    folders = [_copy_config(tiny_model_dir, tmp_path / name) for name in ("bf16", "f32")]
+    weights = load_file(tiny_model_dir / "model.safetensors")
     upper = {name: array.view(np.uint32) >> 16 for name, array in weights.items()}
     header, raw = {}, b""
     for name, bits in upper.items():
@@ -112,17 +112,17 @@ def test_bfloat16_is_read_exactly(tiny_folder: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_computed_is_refused_by_name(
-    tiny_folder: Path, tmp_path: Path, change: dict[str, object], named: str
+    tiny_model_dir: Path, tmp_path: Path, change: dict[str, object], named: str
 ) -> None:
-    folder = _copy_config(tiny_folder, tmp_path / "changed", **change)
-    (folder / "model.safetensors").write_bytes((tiny_folder / "model.safetensors").read_bytes())
+    folder = _copy_config(tiny_model_dir, tmp_path / "changed", **change)
+    (folder / "model.safetensors").write_bytes((tiny_model_dir / "model.safetensors").read_bytes())
     with pytest.raises(ModelError, match=named):
         Llama(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 4, b"\xff" * 64, b"\x02" + bytes(7) + b"{}"])
-def test_damaged_weights_are_a_load_error(tiny_folder: Path, tmp_path: Path, content: bytes) -> None:
-    folder = _copy_config(tiny_folder, tmp_path / "damaged")
+def test_damaged_weights_are_a_load_error(tiny_model_dir: Path, tmp_path: Path, content: bytes) -> None:
+    folder = _copy_config(tiny_model_dir, tmp_path / "damaged")
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(ModelError):
         Llama(folder)

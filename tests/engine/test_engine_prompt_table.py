@@ -25,8 +25,8 @@ WORDS = [20, 21, 22, 23]
 
 
 @pytest.fixture(scope="module")
-def embedding(tiny_folder: Path) -> NDArray[np.float32]:
-    table: NDArray[np.float32] = load_file(tiny_folder / "model.safetensors")["model.embed_tokens.weight"]
+def embedding(tiny_model_dir: Path) -> NDArray[np.float32]:
+    table: NDArray[np.float32] = load_file(tiny_model_dir / "model.safetensors")["model.embed_tokens.weight"]
     return table
 
 
@@ -50,11 +50,11 @@ def test_a_row_that_is_a_token_s_embedding_is_that_token(
 
 
 def test_rows_compute_what_a_larger_vocabulary_would(
-    tiny_folder: Path, tmp_path: Path, tiny: Llama, rows: NDArray[np.float32]
+    tiny_model_dir: Path, tmp_path: Path, tiny: Llama, rows: NDArray[np.float32]
 ) -> None:
     vocab = tiny.config.vocab
     prompt = [vocab, vocab + 1, *WORDS, vocab + 2]
-    wider = Llama(_widened(tiny_folder, tmp_path / "wider", rows))
+    wider = Llama(_widened(tiny_model_dir, tmp_path / "wider", rows))
     expected = wider.forward([Chunk(prompt, wider.new_cache(), len(prompt))])[:, :vocab]
     chunks = [Chunk(WORDS, tiny.new_cache(), 0), Chunk(prompt, tiny.new_cache(), len(prompt), None, rows)]
     np.testing.assert_allclose(tiny.forward(chunks), expected, atol=1e-4)

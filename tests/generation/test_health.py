@@ -272,9 +272,8 @@ def test_an_engine_with_long_gaps_is_given_longer() -> None:
 QUIET = 30.0
 
 
-def fail(situation: Situation, *, responded: bool = False) -> None:
-    answer = situation.begun() if responded else situation.begin()
-    situation.watch.ended(answer, failed=True)
+def fail(situation: Situation) -> None:
+    situation.watch.ended(situation.begin(), failed=True)
     situation.look()
 
 

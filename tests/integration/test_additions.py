@@ -250,8 +250,7 @@ def tuned(
         yield process
 
 
-def test_a_table_of_a_text_acts_like_the_text(tuned: GatewayProcess, tiny_model_dir: Path) -> None:
-    tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
+def test_a_table_of_a_text_acts_like_the_text(tuned: GatewayProcess, tokenizer: Tokenizer) -> None:
     text, prompt = tokenizer.encode("Arr, matey! ").ids, tokenizer.encode("Where is it?").ids
     with_table = complete(tuned, "tuned", prompt, prompt_table="pirate").json()
     spelled_out = complete(tuned, "tuned", text + prompt).json()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,6 @@ from gateway.triton import TritonBackend
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.engine_requests import generation_request
 from tests.waiting import until_told
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_model_dir: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
 @pytest.fixture(scope="module")

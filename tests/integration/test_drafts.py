@@ -193,9 +193,8 @@ def test_a_draft_model_that_is_missing_is_a_start_error(triton: TritonServer, tm
 
 
 def test_a_prediction_saves_steps_and_changes_nothing(
-    gateway: GatewayProcess, triton: TritonServer, tiny_model_dir: Path
+    gateway: GatewayProcess, triton: TritonServer, tokenizer: Tokenizer
 ) -> None:
-    tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     letters = {str(tokenizer.token_to_id(letter)): 100 for letter in "abcdfgijk"}  # whose text gives the same ids
     answer, counted_before = said(ask(gateway, "predicted", logit_bias=letters)), predicted_tokens(gateway)
     for content, right in ((answer, 40), (answer[:12] + "." + answer[13:], 12), ([{"type": "text", "text": "No."}], 0)):

@@ -6,7 +6,6 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,9 +45,8 @@ async def backend(triton: TritonServer, path: Any) -> AsyncIterator[TritonBacken
 
 
 @pytest.fixture
-def ask(backend: TritonBackend, tiny_model_dir: Path) -> Ask:
+def ask(backend: TritonBackend, tokenizer: Tokenizer) -> Ask:
     """The text of an answer to a guide, and its end."""
-    tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
     async def run(kind: GuideKind, text: str) -> tuple[str, str | None]:
         request = generation_request(

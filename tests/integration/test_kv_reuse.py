@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 from typing import Any
 
 from kserve import Answer, Kserve, metric
@@ -26,11 +25,11 @@ def value(answer: Answer, name: str) -> int:
     return int(answer.tensors[name].item())
 
 
-def test_a_second_turn_reuses_the_first(triton: TritonServer, kserve: Kserve, tiny_model_dir: Path) -> None:
+def test_a_second_turn_reuses_the_first(triton: TritonServer, kserve: Kserve, tokenizer: Tokenizer) -> None:
     size = int(metric(triton.metrics_url, BLOCKS, "tokens_per"))
     reused = metric(triton.metrics_url, BLOCKS, "reused")
     text = f"{uuid.uuid4().hex} " * 4  # nobody has sent it before
-    ids = list(Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json")).encode(text, add_special_tokens=False).ids)
+    ids = list(tokenizer.encode(text, add_special_tokens=False).ids)
     told = {"return_perf_metrics": True, "text_input": text, "max_tokens": 3, "stream": True, "end_id": -1}
     *_, first = kserve.stream("ensemble", return_num_input_tokens=True, **told)
     assert (value(first, "num_cached_tokens"), value(first, "kv_cache_reused_blocks")) == (0, 0)

@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 from kserve import metric
-from slow_model import SLOW_TOP_P, write_slow_model
+from safetensors.numpy import load_file, save_file
 
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
+from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 from tests.waiting import until_told
 
 # Quicker tests hold that a client that leaves frees the engine: by both transports, and for a hundred clients.
@@ -22,12 +23,23 @@ pytestmark = pytest.mark.long
 PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 ENDLESS = 900
 LEAVE_AT = 5  # tokens
+LOGITS = 400_000  # so many to sort: 50 ms and more
+LEAD = 1.75  # logits that have tokens are so much larger than they were, the others so much smaller
+SLOW_TOP_P = 0.9999999  # sorts all logits, and yet hardly ever takes one that has no token
 
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose steps take tens of milliseconds: the tiny one's answer is over before anyone can leave.
+
+    A larger lead, or a smaller ``SLOW_TOP_P``, leaves steps whose nucleus is small, which are over in 13 ms.
+    """
     folder = tmp_path_factory.mktemp("slow") / "model"
-    write_slow_model(folder)
+    write_tiny_model(folder, vocab=LOGITS, max_position_embeddings=1024)
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"][:VOCAB_SIZE] *= LEAD
+    weights["lm_head.weight"][VOCAB_SIZE:] /= LEAD
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 

@@ -59,12 +59,6 @@ def gateway(llmapi_triton: LlmapiServer, tmp_path_factory: pytest.TempPathFactor
         yield process
 
 
-@pytest.fixture(scope="module")
-def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60) as sdk:
-        yield sdk
-
-
 def ask(client: OpenAI, model: str, *, stream: bool = False, content: str = "hi", **options: Any) -> Answer:
     """A chat answer; of a stream its parts put together, and how many of them had text."""
     messages: Any = [{"role": "user", "content": content}]

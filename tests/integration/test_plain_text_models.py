@@ -40,12 +40,6 @@ def gateway(text_triton: TextServer, tmp_path_factory: pytest.TempPathFactory) -
         yield process
 
 
-@pytest.fixture(scope="module")
-def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60) as sdk:
-        yield sdk
-
-
 def complete(client: OpenAI, model: str, prompt: str = "hi", **options: Any) -> Any:
     return client.completions.create(model=model, prompt=prompt, **options)
 

@@ -6,7 +6,6 @@ import json
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +23,6 @@ def post(url: str, body: dict[str, object]) -> str:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
         return str(answer.read().decode())
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_model_dir: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
 @pytest.mark.parametrize("model", TEXT_MODELS)

@@ -47,12 +47,6 @@ def gateway(text_triton: TextServer, tmp_path_factory: pytest.TempPathFactory) -
         yield process
 
 
-@pytest.fixture(scope="module")
-def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60) as sdk:
-        yield sdk
-
-
 def whole(client: OpenAI, model: str, content: str = "hi", **options: Any) -> Any:
     messages: Any = [{"role": "user", "content": content}]
     return client.chat.completions.create(model=model, messages=messages, **options)

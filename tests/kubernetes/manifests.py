@@ -85,7 +85,7 @@ def settings_text(overlay: str) -> str:
     return text
 
 
-def picker_config(overlay: str = "pool") -> Manifest:
+def picker_config() -> Manifest:
     """The endpoint picker's configuration."""
-    config: Manifest = yaml.safe_load(only(overlay, "ConfigMap", "picker")["data"]["picker.yaml"])
+    config: Manifest = yaml.safe_load(only("pool", "ConfigMap", "picker")["data"]["picker.yaml"])
     return config

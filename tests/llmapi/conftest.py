@@ -16,18 +16,10 @@ from kserve import Kserve  # noqa: E402
 from llmapi_stack import Serve, Server, copy_repository  # noqa: E402
 
 from gateway_ops.local_stack.tritonserver import TritonServer  # noqa: E402
-from tests.tiny_model import write_tiny_model  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llmapi-model")
-    write_tiny_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def serve(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
+def serve(tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
     """Starts a server with an environment of its own."""
 
     @contextmanager
@@ -36,7 +28,9 @@ def serve(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
         journal = folder / "journal"
         env["STANDIN_JOURNAL"] = str(journal)
         repository = copy_repository(folder / "repository", standin=True)
-        triton = TritonServer(repository, model_dir=model_dir, engine=engine, env=env, log_path=folder / "triton.log")
+        triton = TritonServer(
+            repository, model_dir=tiny_model_dir, engine=engine, env=env, log_path=folder / "triton.log"
+        )
         triton.start()
         try:
             triton.wait_ready(["tensorrt_llm"])
@@ -53,4 +47,11 @@ def serve(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
 def server(serve: Serve) -> Iterator[Server]:
     """The engine as it comes, on the stand-in."""
     with serve() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def reference(serve: Serve) -> Iterator[Server]:
+    """The same model on the reference engine."""
+    with serve(engine="reference") as running:
         yield running

@@ -21,13 +21,6 @@ TAG = {"structures": [{"begin": "a", "schema": {}, "end": "b"}], "triggers": ["a
 
 
 @pytest.fixture(scope="module")
-def reference(serve: Serve) -> Any:
-    """The same model on the reference engine."""
-    with serve(engine="reference") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adapters")
     for task, rank, modules in ((3, 4, ["q_proj", "v_proj"]), (12, 16, ["q_proj", "up_proj"])):

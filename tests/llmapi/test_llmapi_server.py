@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from llmapi_stack import Serve, Server, copy_repository
 
 from gateway_ops.local_stack.triton_installation import TritonStartError
 from gateway_ops.local_stack.tritonserver import TritonServer
+from tests.waiting import wait_until
 
 MODEL = "tensorrt_llm"
 PROMPT = list(b"What is machine learning?")
@@ -38,19 +37,9 @@ def packed(*words: list[int]) -> np.ndarray[Any, Any]:
     return np.array([[flat, ends + [-1] * (len(flat) - len(ends))]], np.int32)
 
 
-@pytest.fixture(scope="module")
-def reference(serve: Serve) -> Iterator[Server]:
-    """The same model on the reference engine."""
-    with serve(engine="reference") as running:
-        yield running
-
-
 def wait_for(server: Server, kind: str, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 15
-    while len(events := server.events(kind)) < count:
-        assert time.monotonic() < deadline, f"no {kind} in time"
-        time.sleep(0.02)
-    return events
+    wait_until(lambda: len(server.events(kind)) >= count)
+    return server.events(kind)
 
 
 def test_streams_one_token_per_response(server: Server) -> None:
@@ -150,10 +139,7 @@ def test_torch_sampler_gives_alternatives_and_refuses_penalties(serve: Serve, re
 
 def check_full_queue(server: Server) -> None:
     calls = [server.client.call(infer_request(MODEL, **inputs(tokens=LONG))) for _ in range(3)]
-    deadline = time.monotonic() + 15
-    while metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: metric(server.triton.metrics_url, "nv_trt_llm_request_metrics", "active") == 3)
     (answer,) = server.client.stream(MODEL, **inputs())
     assert "Maximum queue size of 1 has been reached, please try again later" in answer.error
     for call in calls:
@@ -259,9 +245,9 @@ def test_other_versions_answer_the_same(
         assert {name: built.get(name) for name in sampler} == sampler
 
 
-def test_without_the_package_the_load_error_names_it(model_dir: Path, tmp_path: Path) -> None:
+def test_without_the_package_the_load_error_names_it(tiny_model_dir: Path, tmp_path: Path) -> None:
     repository = copy_repository(tmp_path / "repository", standin=False)
-    triton = TritonServer(repository, model_dir=model_dir, engine="llmapi", log_path=tmp_path / "triton.log")
+    triton = TritonServer(repository, model_dir=tiny_model_dir, engine="llmapi", log_path=tmp_path / "triton.log")
     triton.start()
     try:
         with pytest.raises(TritonStartError) as failure:

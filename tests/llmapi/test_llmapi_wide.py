@@ -119,13 +119,13 @@ def test_a_binding_that_wants_a_directory_gets_one() -> None:
 
 
 @pytest.mark.parametrize("penalty", [None, 2.0])
-def test_all_beams_come_at_the_end(searching: Server, model_dir: Path, penalty: float | None) -> None:
+def test_all_beams_come_at_the_end(searching: Server, tiny_model_dir: Path, penalty: float | None) -> None:
     more: dict[str, Any] = {} if penalty is None else {"len_penalty": penalty}
     (answer,) = searching.client.stream(
         MODEL, **inputs(beam_width=WIDTH, streaming=False, exclude_input_in_output=True, **more)
     )
     search = runpy.run_path(str(HERE / "standin" / "tensorrt_llm" / "beam_search.py"))["search"]
-    found = search(Llama(model_dir), PROMPT, width=WIDTH, tokens=12, end_id=-1, length_penalty=penalty or 0.0)
+    found = search(Llama(tiny_model_dir), PROMPT, width=WIDTH, tokens=12, end_id=-1, length_penalty=penalty or 0.0)
     assert answer.tensors["output_ids"].tolist() == [[list(beam.ids) for beam in found]]
     assert answer.tensors["sequence_length"].tolist() == [[12] * WIDTH]
     assert (answer.final, answer.finish_reason) == (True, "length")

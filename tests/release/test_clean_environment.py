@@ -15,7 +15,6 @@ import pytest
 
 from tests.ports import free_port
 from tests.release.conftest import ROOT, Installed
-from tests.tiny_model import write_tiny_model
 
 TEMPLATES = sorted(path.name for path in (ROOT / "chat_templates").glob("*.jinja"))
 READ_TEMPLATES = """
@@ -69,19 +68,12 @@ def shell(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> She
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    write_tiny_model(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def url(shell: Shell, model: Path) -> Iterator[str]:
+def url(shell: Shell, tiny_model_dir: Path) -> Iterator[str]:
     """The stack that the installed ``gateway up`` started."""
     port = str(free_port())
     options = ("--port", port, "--template", "chat_templates/chatml.jinja", "--detach")
     try:
-        ready = shell.gateway("up", "--model", str(model), *options)
+        ready = shell.gateway("up", "--model", str(tiny_model_dir), *options)
         assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in ready.stdout
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -96,9 +88,9 @@ def test_every_command_explains_itself(shell: Shell) -> None:
     assert "Usage: gateway plan-fleet " in shell.gateway("plan-fleet", "--help").stdout
 
 
-def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, model: Path) -> None:
+def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, tiny_model_dir: Path) -> None:
     assert len(TEMPLATES) >= 12
-    shell.python("-c", READ_TEMPLATES, str(installed.site), str(model), *TEMPLATES)
+    shell.python("-c", READ_TEMPLATES, str(installed.site), str(tiny_model_dir), *TEMPLATES)
 
 
 @pytest.mark.long

@@ -114,11 +114,11 @@ class Playing:
         entries = [entry for entry in self._entries() if not entry.get("id", "probe-").startswith("probe-")]
         return [entry for entry in entries if (entry.get("prompt"), entry.get("max_tokens")) != _PROBE]
 
-    def requests_with(self, field: str, at_least: int = 1) -> list[dict[str, Any]]:
-        """The requests whose entries have a field, once there are so many."""
+    def requests_with(self, field: str) -> list[dict[str, Any]]:
+        """The requests whose entries have a field, once there is one."""
         deadline = time.monotonic() + _TIMEOUT_S
-        while len(found := [entry for entry in self.requests() if field in entry]) < at_least:
-            assert time.monotonic() < deadline, f"{len(found)} requests have {field}, not {at_least}"
+        while not (found := [entry for entry in self.requests() if field in entry]):
+            assert time.monotonic() < deadline, f"no request has {field}"
             time.sleep(_POLL_S)
         return found
 

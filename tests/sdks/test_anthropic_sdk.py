@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
-from anthropic import Anthropic, AsyncAnthropic, beta_async_tool, beta_tool
 from pydantic import BaseModel
 
+from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
 from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, degrees_in
+
+if TYPE_CHECKING:
+    import anthropic
+else:
+    anthropic = LazyModule("anthropic")
 
 PATH = "/v1/messages"
 WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -28,22 +32,22 @@ class Place(BaseModel):
 
 
 @pytest.fixture
-def sdk(stack: Stack) -> Iterator[Anthropic]:
-    with Anthropic(
+def sdk(stack: Stack) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(
         base_url=stack.url, api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
     ) as client:
         yield client
 
 
 @pytest.fixture
-async def async_sdk(stack: Stack) -> AsyncIterator[AsyncAnthropic]:
-    async with AsyncAnthropic(
+async def async_sdk(stack: Stack) -> AsyncIterator[anthropic.AsyncAnthropic]:
+    async with anthropic.AsyncAnthropic(
         base_url=stack.url, api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
     ) as client:
         yield client
 
 
-def streamed_message(sdk: Anthropic, **body: Any) -> Any:
+def streamed_message(sdk: anthropic.Anthropic, **body: Any) -> Any:
     """The message that the SDK makes of a stream, whose helper events must tell the same."""
     told = {"text": "", "thinking": "", "input_json": ""}
     with sdk.messages.stream(**body) as stream:
@@ -64,7 +68,7 @@ def streamed_message(sdk: Anthropic, **body: Any) -> Any:
 
 @BOTH
 @WAYS
-def test_a_loop_of_tools(stack: Stack, sdk: Anthropic, streamed: bool, thought: bool) -> None:
+def test_a_loop_of_tools(stack: Stack, sdk: anthropic.Anthropic, streamed: bool, thought: bool) -> None:
     stack.play_loop(thought=thought)
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     kinds = []
@@ -89,8 +93,8 @@ def test_a_loop_of_tools(stack: Stack, sdk: Anthropic, streamed: bool, thought: 
 
 @BOTH
 @WAYS
-def test_the_runner_of_tools(stack: Stack, sdk: Anthropic, streamed: bool, thought: bool) -> None:
-    @beta_tool
+def test_the_runner_of_tools(stack: Stack, sdk: anthropic.Anthropic, streamed: bool, thought: bool) -> None:
+    @anthropic.beta_tool
     def get_weather(city: str) -> str:
         """Temperature in a city."""
         return degrees_in(city)
@@ -109,8 +113,8 @@ def test_the_runner_of_tools(stack: Stack, sdk: Anthropic, streamed: bool, thoug
     stack.check_loop(PATH, before=WITHOUT_THREAD)
 
 
-async def test_the_asynchronous_runner(stack: Stack, async_sdk: AsyncAnthropic) -> None:
-    @beta_async_tool
+async def test_the_asynchronous_runner(stack: Stack, async_sdk: anthropic.AsyncAnthropic) -> None:
+    @anthropic.beta_async_tool
     async def get_weather(city: str) -> str:
         """Temperature in a city."""
         return degrees_in(city)
@@ -129,7 +133,7 @@ async def test_the_asynchronous_runner(stack: Stack, async_sdk: AsyncAnthropic) 
 
 
 @WAYS
-def test_an_output_of_a_type(stack: Stack, sdk: Anthropic, streamed: bool) -> None:
+def test_an_output_of_a_type(stack: Stack, sdk: anthropic.Anthropic, streamed: bool) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
     question: Any = [{"role": "user", "content": "Where?"}]
     body: dict[str, Any] = {"model": MODEL, "max_tokens": 50, "messages": question, "output_format": Place}
@@ -144,7 +148,7 @@ def test_an_output_of_a_type(stack: Stack, sdk: Anthropic, streamed: bool) -> No
     stack.check_schema(PATH)
 
 
-def test_raw_events(stack: Stack, sdk: Anthropic) -> None:
+def test_raw_events(stack: Stack, sdk: anthropic.Anthropic) -> None:
     stack.play(turn(text="Yes.<|im_end|>"))
     question: Any = [{"role": "user", "content": "Well?"}]
     with sdk.messages.create(model=MODEL, max_tokens=9, messages=question, stream=True) as events:
@@ -153,7 +157,7 @@ def test_raw_events(stack: Stack, sdk: Anthropic) -> None:
     assert kinds[-2:] == ["message_delta", "message_stop"]
 
 
-def test_counting(stack: Stack, sdk: Anthropic) -> None:
+def test_counting(stack: Stack, sdk: anthropic.Anthropic) -> None:
     stack.play(turn(text="Yes.<|im_end|>"))
     body: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}], "tools": TOOLS}
     counted = sdk.messages.count_tokens(**body).input_tokens
@@ -162,7 +166,7 @@ def test_counting(stack: Stack, sdk: Anthropic) -> None:
     assert len(stack.generated()[0]["prompt_ids"]) == counted
 
 
-def test_models(stack: Stack, sdk: Anthropic) -> None:
+def test_models(stack: Stack, sdk: anthropic.Anthropic) -> None:
     stack.play()
     (model,) = sdk.models.list()
     assert (model.id, model.type) == (MODEL, "model")
@@ -174,7 +178,7 @@ def test_models(stack: Stack, sdk: Anthropic) -> None:
     assert missing.value.type == "not_found_error"
 
 
-def test_errors(stack: Stack, sdk: Anthropic) -> None:
+def test_errors(stack: Stack, sdk: anthropic.Anthropic) -> None:
     stack.play(turn(text="Yes.<|im_end|>"))
     question: Any = [{"role": "user", "content": "Well?"}]
     with pytest.raises(anthropic.NotFoundError) as missing:
@@ -188,7 +192,7 @@ def test_errors(stack: Stack, sdk: Anthropic) -> None:
         sdk.messages.create(model=MODEL, max_tokens=9, messages=long)
 
 
-def test_a_stream_that_is_left(stack: Stack, sdk: Anthropic) -> None:
+def test_a_stream_that_is_left(stack: Stack, sdk: anthropic.Anthropic) -> None:
     stack.play(turn(text="Yes.", hold=True))
     question: Any = [{"role": "user", "content": "Well?"}]
     with contextlib.closing(sdk.messages.create(model=MODEL, max_tokens=99, messages=question, stream=True)) as events:

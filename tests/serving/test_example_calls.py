@@ -61,9 +61,9 @@ OWN = {
 }
 
 
-def chosen(source: str, architecture: str = "", name: str | None = None) -> FamilyChoice:
+def chosen(source: str, architecture: str = "") -> FamilyChoice:
     written = written_call(ChatTemplate(source, byte_level()))
-    return choose(ModelEvidence(architectures=[architecture], template=source, written=written), name)
+    return choose(ModelEvidence(architectures=[architecture], template=source, written=written), None)
 
 
 def family(source: str, architecture: str = "") -> str:

@@ -32,24 +32,20 @@ class Setup:
         folder: Path,
         scripts: Sequence[list[Step]],
         *,
-        keep_ids: bool = False,
         max_parallel: int = 16,
         deadlines: Deadlines = Deadlines(60, 60),  # noqa: B008 - frozen
-        arrived: float | None = None,
     ) -> None:
         self.engine = ScriptedEngine(lambda request: list(scripts[int(request.id)]), TOKENS)
         self._tokenizer = Tokenizer.from_folder(folder)
         self._max_parallel = max_parallel
         self._deadlines = deadlines
-        self._arrived = time.perf_counter() if arrived is None else arrived
+        self._arrived = time.perf_counter()
         self.metrics = Metrics()
-        self.generations = [self._generation(index, keep_ids=keep_ids) for index in range(len(scripts))]
+        self.generations = [self._generation(index) for index in range(len(scripts))]
         self.choices = together(self.generations)
 
-    def _generation(self, index: int, *, keep_ids: bool) -> Generation:
-        request = generation_request(
-            request_id=str(index), prompt=PROMPT, return_token_ids=keep_ids, cached_tokens=True
-        )
+    def _generation(self, index: int) -> Generation:
+        request = generation_request(request_id=str(index), prompt=PROMPT, cached_tokens=True)
         return Generation(
             only_way(self.engine, EngineHealth()),
             request,

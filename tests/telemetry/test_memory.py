@@ -18,12 +18,12 @@ V1 = "35 31 0:32 {inside} /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,m
 class Tree:
     """A file system with what is read of it."""
 
-    def __init__(self, root: Path, mount: str, group: str, own: int = 100 * MIB, machine: int = 4096 * MIB) -> None:
+    def __init__(self, root: Path, mount: str, group: str, machine: int = 4096 * MIB) -> None:
         self.root = root
         self.write("proc/meminfo", f"MemTotal: {machine // 1024} kB\nMemFree: 5 kB\n")
         self.write("proc/self/mountinfo", f"22 1 8:1 / / rw - ext4 /dev/sda rw\n{mount}\n")
         self.write("proc/self/cgroup", f"{group}\n")
-        self.resident("self", own)
+        self.resident("self", 100 * MIB)
 
     def write(self, name: str, text: object) -> None:
         file = self.root / name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,11 @@ def byte_level() -> Tokenizer:
     return Tokenizer(backend, FolderMetadata(special_tokens=tokens, eos_ids=ends))
 
 
-def _sentence_piece_model() -> models.BPE:
-    words = ["▁the", "▁capital", "▁of", "▁Paris", "▁hello", "he", "ll", "▁a", "▁▁", "in", "▁is"]
-    vocab = {text: index for index, text in enumerate(["<unk>", "<s>", "</s>"])}
-    for byte in range(256):
-        vocab[f"<0x{byte:02X}>"] = len(vocab)
+def sentence_piece_model(special: Iterable[str], texts: Iterable[str]) -> models.BPE:
+    """Pieces of SentencePiece: special ones, the bytes, and those that texts are merged of."""
+    vocab = {text: index for index, text in enumerate([*special, *(f"<0x{byte:02X}>" for byte in range(256))])}
     merges: list[tuple[str, str]] = []
-    for text in ["▁", *map(chr, range(0x21, 0x7F)), "é", "你", *words]:
+    for text in texts:
         pieces = text[0]
         vocab.setdefault(pieces, len(vocab))
         for character in text[1:]:
@@ -69,10 +68,16 @@ def _sentence_piece_model() -> models.BPE:
     return models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True)
 
 
+_PIECES = (
+    "▁", *map(chr, range(0x21, 0x7F)), "é", "你", "▁the", "▁capital", "▁of", "▁Paris", "▁hello", "he", "ll", "▁a", "▁▁",
+    "in", "▁is",
+)  # fmt: skip
+
+
 @functools.cache
 def sentence_piece(style: str) -> Tokenizer:
     """SentencePiece models as exported: ``llama2``, ``mistral``, ``gemma`` or ``metaspace`` (no byte decoder)."""
-    backend = tokenizers.Tokenizer(_sentence_piece_model())
+    backend = tokenizers.Tokenizer(sentence_piece_model(("<unk>", "<s>", "</s>"), _PIECES))
     spaces: list[Any] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     if style == "llama2":
         backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from gateway.text.tokens import Tokenizer
 from gateway.text.tokens.folder import FolderMetadata
-from tests.tokens.build import CORPUS
+from tests.tokens.build import CORPUS, sentence_piece_model
 
 LINES = [*CORPUS, "Don't you'LL  see\r\n\r\n\tx = 12345.67;  // ok", "ﬁne ½ Åñ 한국어 ไทย हिन्दी 👩‍👩‍👧 🏳️‍🌈"]
 
@@ -111,31 +111,15 @@ def tekken() -> Tokenizer:
     return _byte_level(split(TEKKEN), special, first=True, ends=("</s>",), ignore_merges=True)
 
 
-def _sentence_piece_vocabulary(extra: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    vocab = {text: index for index, text in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])}
-    for byte in range(256):
-        vocab[f"<0x{byte:02X}>"] = len(vocab)
-    merges: list[tuple[str, str]] = []
-    singles = sorted({character for line in LINES for character in line if character.isalpha()} | {"▁", ".", ",", "-"})
-    for text in [*singles[:90], *extra]:
-        pieces = text[0]
-        vocab.setdefault(pieces, len(vocab))
-        for character in text[1:]:
-            vocab.setdefault(character, len(vocab))
-            if pieces + character not in vocab:
-                vocab[pieces + character] = len(vocab)
-                merges.append((pieces, character))
-            pieces += character
-    return vocab, merges
-
-
 _WORDS = ("▁the", "▁capital", "▁of", "▁Hello", "▁▁", "▁▁▁▁", "ing", "▁a", "▁is", "you")
 
 
 def _sentence_piece(extra: tuple[str, ...] = ()) -> tokenizers.Tokenizer:
-    vocab, merges = _sentence_piece_vocabulary((*_WORDS, *extra))
-    backend = tokenizers.Tokenizer(models.BPE(vocab, merges, byte_fallback=True, unk_token="<unk>", fuse_unk=True))
-    backend.add_special_tokens(_special("<unk>", "<s>", "</s>", "[INST]", "[/INST]"))
+    special = ("<unk>", "<s>", "</s>", "[INST]", "[/INST]")
+    letters = {character for line in LINES for character in line if character.isalpha()}
+    singles = sorted(letters | {"▁", ".", ",", "-"})[:90]
+    backend = tokenizers.Tokenizer(sentence_piece_model(special, (*singles, *_WORDS, *extra)))
+    backend.add_special_tokens(_special(*special))
     return backend
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import struct
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
@@ -29,7 +30,14 @@ def stock_config(model: str, **variables: str) -> Any:
     text = (REPOSITORY / model / "config.pbtxt").read_text()
     for name, value in variables.items():
         text = text.replace(f"${{{name}}}", value)
-    return text_format.Parse(text, model_config_pb2.ModelConfig())
+    config = model_config_pb2.ModelConfig()
+    config.CopyFrom(_parsed(text))
+    return config
+
+
+@functools.cache
+def _parsed(text: str) -> Any:
+    return text_format.Parse(text, model_config_pb2.ModelConfig())  # in Python, which takes milliseconds
 
 
 def stock_configs() -> dict[str, Any]:

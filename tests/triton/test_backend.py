@@ -18,14 +18,7 @@ from gateway.triton import triton_backend as backend_module
 from gateway.triton import triton_client as client_module
 from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async def poll() -> None:
-        while not holds():  # noqa: ASYNC110 - the backend announces readiness only
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), 10)
+from tests.waiting import until
 
 
 @dataclass(frozen=True)

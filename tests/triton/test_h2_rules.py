@@ -8,7 +8,6 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from h2_peer import Wire, setting, u32
@@ -37,29 +36,13 @@ from gateway.triton.h2 import H2Transport
 from gateway.triton.h2.asyncio_protocol import H2Protocol
 from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Timing
-from gateway.triton.transport import InferCall, TransportError
+from gateway.triton.transport import TransportError
+from tests.triton.calls import ask, failure, read_all
 from tests.waiting import until
 
 PRIORITIZED = 0x20
 CODES = [0, 2, 7, 11]  # NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, ENHANCE_YOUR_CALM
 NOT_YET = 2**31 - 1
-
-
-def ask(model: str, content: bytes = b"") -> Any:
-    return service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[content])
-
-
-async def read_all(call: InferCall) -> int:
-    answers = 0
-    while await asyncio.wait_for(call.read(), 20) is not None:
-        answers += 1
-    return answers
-
-
-async def status_of(call: InferCall) -> str:
-    with pytest.raises(TransportError) as error:
-        await read_all(call)
-    return error.value.status
 
 
 def goaway(last: int, code: int = 0) -> bytes:
@@ -93,10 +76,10 @@ async def nothing(_peer: Peer, _stream: int) -> None:
 @pytest.mark.parametrize("code", CODES)
 async def test_goaway_before_a_request_sends_it_elsewhere(code: int) -> None:
     async with served(nothing) as (server, transport):
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         server.peers[0].send(goaway(1, code))
         await server.until(lambda: server.peers[0].closed)
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         assert len(server.peers) == 2
 
 
@@ -108,9 +91,9 @@ async def test_goaway_lets_the_streams_go_on_that_it_names(code: int) -> None:
     async with served(attack) as (server, transport):
         bystander = transport.infer(ask("bystander"), timeout=20)
         await bystander.read()
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
-        assert await read_all(bystander) == 1
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 1
+        assert len(await read_all(bystander)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         assert len(server.peers) == 2
 
 
@@ -123,8 +106,8 @@ async def test_goaway_moves_the_streams_above_the_one_that_it_names(code: int) -
     async with served(attack) as (server, transport):
         bystander = transport.infer(ask("bystander"), timeout=20)
         await bystander.read()
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
-        assert await read_all(bystander) == 1
+        assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 1
+        assert len(await read_all(bystander)) == 1
         assert len(server.peers) == 2
 
 
@@ -145,10 +128,10 @@ async def test_a_graceful_shutdown_says_goaway_twice() -> None:
         assert await running.read() is not None
         late = transport.infer(ask("bad"), timeout=20)
         server.peers[0].send(goaway(NOT_YET))
-        assert await read_all(late) == 1
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(late)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         server.peers[0].send(frame(DATA, 0, lost[0], answer(2)), server.peers[0].trailers(lost[0]))
-        assert await read_all(running) == 1
+        assert len(await read_all(running)) == 1
         assert len(server.peers) == 2
 
 
@@ -171,8 +154,8 @@ async def test_a_reset_ends_its_stream_alone(code: int, when: str) -> None:
         await bystander.read()
         call = transport.infer(ask("bad"), timeout=20)
         assert await call.read() == answer(1)[5:]
-        assert await status_of(call) == RESET[code]
-        assert await read_all(bystander) == 1
+        assert (await failure(call)).status == RESET[code]
+        assert len(await read_all(bystander)) == 1
         assert len(server.peers) == 1
 
 
@@ -190,11 +173,11 @@ async def test_a_reset_instead_of_an_answer(code: int) -> None:
         await bystander.read()
         call = transport.infer(ask("bad"), timeout=20)
         if code == 7:  # refused: the server has done nothing for it
-            assert await read_all(call) == 1
+            assert len(await read_all(call)) == 1
         else:
-            assert await status_of(call) == RESET[code]
+            assert (await failure(call)).status == RESET[code]
         assert asked == (2 if code == 7 else 1)
-        assert await read_all(bystander) == 1
+        assert len(await read_all(bystander)) == 1
 
 
 async def test_a_server_that_wants_no_more_of_a_prompt_has_answered_it() -> None:
@@ -245,7 +228,7 @@ async def test_however_a_request_ends_its_place_is_free(end: str) -> None:
         assert number_of(await asyncio.wait_for(waiting[1].read(), 20)) == 2
         peer.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 9)))  # more are permitted now
         assert number_of(await asyncio.wait_for(waiting[2].read(), 20)) == 3
-        assert await status_of(waiting[0]) == "CANCELLED"
+        assert (await failure(waiting[0])).status == "CANCELLED"
 
 
 async def test_a_server_that_permits_none_is_waited_for() -> None:
@@ -253,9 +236,9 @@ async def test_a_server_that_permits_none_is_waited_for() -> None:
     async with served(nothing, greeting) as (server, transport):
         late = transport.infer(ask("good"), timeout=0.2)
         call = transport.infer(ask("good"), timeout=20)
-        assert await status_of(late) == "DEADLINE_EXCEEDED"
+        assert (await failure(late)).status == "DEADLINE_EXCEEDED"
         server.peers[0].send(frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 1)))
-        assert await read_all(call) == 1
+        assert len(await read_all(call)) == 1
 
 
 # Flow control (section 5.2), settings (6.5)
@@ -293,7 +276,7 @@ async def test_headers_with_everything_that_frames_may_carry() -> None:
 
     async with served(attack) as (_, transport):
         for _ in range(3):
-            assert await read_all(transport.infer(ask("bad"), timeout=20)) == 1
+            assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 1
 
 
 @pytest.mark.parametrize("size", [30_000, 40_000])
@@ -309,10 +292,10 @@ async def test_a_list_of_headers_beyond_the_limit(size: int) -> None:
     async with served(attack) as (_, transport):
         call = transport.infer(ask("bad"), timeout=20)
         if size == 30_000:
-            assert await read_all(call) == 1
+            assert len(await read_all(call)) == 1
         else:
-            assert await status_of(call) == "UNAVAILABLE"
-            assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+            assert (await failure(call)).status == "UNAVAILABLE"
+            assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
 
 
 # Broken servers
@@ -336,8 +319,8 @@ async def test_a_server_that_falls_silent_is_left(last_words: str) -> None:
         peer.silent = True
 
     async with served(attack, timing=Timing(keepalive=0.05, keepalive_timeout=0.1)) as (server, transport):
-        assert await status_of(transport.infer(ask("bad"), timeout=20)) == "UNAVAILABLE"
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert (await failure(transport.infer(ask("bad"), timeout=20))).status == "UNAVAILABLE"
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         assert len(server.peers) == 2
 
 

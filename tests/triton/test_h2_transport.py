@@ -12,27 +12,13 @@ from typing import Any
 
 import pytest
 from raw_http2 import DATA, GOAWAY, PING, RST, SETTINGS, WINDOW, Peer, RawServer, answer, frame
-from tritonclient.grpc import service_pb2
 
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2 import keepalive as keepalive_module
 from gateway.triton.h2.keepalive import KeepAlive
 from gateway.triton.h2.limits import Timing
-from gateway.triton.transport import InferCall, TransportError
-
-
-def ask(model: str, content: bytes = b"") -> Any:
-    return service_pb2.ModelInferRequest(model_name=model, raw_input_contents=[content])
-
-
-async def failure(call: InferCall) -> TransportError:
-    async def read_all() -> None:
-        while await call.read() is not None:
-            pass
-
-    with pytest.raises(TransportError) as error:
-        await asyncio.wait_for(read_all(), 20)
-    return error.value
+from gateway.triton.transport import InferCall
+from tests.triton.calls import ask, failure
 
 
 async def never(_peer: Peer, _stream: int) -> None:

@@ -32,32 +32,15 @@ from raw_http2 import (
     frame,
     message,
 )
-from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.grpcio import open_channel
 from gateway.triton.response_stream import ResponseStream
-from gateway.triton.transport import InferCall, Transport, TransportError
+from gateway.triton.transport import Transport, TransportError
 from gateway.triton.transports import TransportName, make_transport
+from tests.triton.calls import ask, eventually, failure, read_all
 
 ANY_FAILURE = {"INTERNAL", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
-
-
-def ask(model: str) -> Any:
-    return service_pb2.ModelInferRequest(model_name=model)
-
-
-async def read_all(call: InferCall) -> int:
-    answers = 0
-    while await asyncio.wait_for(call.read(), 20) is not None:
-        answers += 1
-    return answers
-
-
-async def failure(call: InferCall) -> TransportError:
-    with pytest.raises(TransportError) as error:
-        await read_all(call)
-    return error.value
 
 
 @asynccontextmanager
@@ -171,8 +154,8 @@ async def test_one_stream_suffers(transport_name: TransportName, name: str) -> N
         bystander = transport.infer(ask("bystander"), timeout=20)
         await bystander.read()
         assert (await failure(transport.infer(ask("bad"), timeout=20))).status in statuses
-        assert await read_all(bystander) == 1
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(bystander)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         assert len(server.peers) == 1
 
 
@@ -188,25 +171,8 @@ async def test_the_connection_is_dropped_and_another_one_found(transport_name: T
         await bystander.read()
         assert (await failure(transport.infer(ask("bad"), timeout=20))).status in ANY_FAILURE
         assert (await failure(bystander)).status in ANY_FAILURE
-        assert await eventually(transport) == 1
+        assert len(await eventually(transport, "UNAVAILABLE", "INTERNAL", name="good")) == 1
         assert len(server.peers) == 2
-
-
-async def eventually(transport: Transport) -> int:
-    """Answers of a good request; the first ones may still fail while a connection is found."""
-
-    async def attempt() -> int:
-        try:
-            return await read_all(transport.infer(ask("good"), timeout=20))
-        except TransportError as error:
-            assert error.status in {"UNAVAILABLE", "INTERNAL"}  # noqa: PT017
-            return 0
-
-    for _ in range(200):
-        if answers := await attempt():
-            return answers
-        await asyncio.sleep(0.02)
-    raise AssertionError("no connection was found again")
 
 
 HARMLESS: dict[str, Attack] = {
@@ -237,9 +203,9 @@ async def test_what_harms_nobody(transport_name: TransportName, name: str) -> No
     async with RawServer(attack) as server, connected(transport_name, server) as transport:
         bystander = transport.infer(ask("bystander"), timeout=20)
         await bystander.read()
-        assert await read_all(transport.infer(ask("bad"), timeout=20)) == 4
-        assert await read_all(bystander) == 1
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 4
+        assert len(await read_all(bystander)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         assert len(server.peers) == 1
 
 
@@ -263,7 +229,7 @@ async def test_something_else_listens(transport_name: TransportName, greeting: b
     async with RawServer(says(), greeting) as server, connected(transport_name, server) as transport:
         assert (await failure(transport.infer(ask("good"), timeout=10))).status in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
         server.greeting = frame(SETTINGS, 0, 0)
-        assert await eventually(transport) == 1
+        assert len(await eventually(transport, "UNAVAILABLE", "INTERNAL", name="good")) == 1
 
 
 async def test_more_requests_than_the_server_permits_at_a_time(transport_name: TransportName) -> None:
@@ -282,14 +248,14 @@ async def test_more_requests_than_the_server_permits_at_a_time(transport_name: T
 
     greeting = frame(SETTINGS, 0, 0, struct.pack(">HI", 3, 3))
     async with RawServer(attack, greeting) as server, connected(transport_name, server) as transport:
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
         calls = [transport.infer(ask("bad"), timeout=20) for _ in range(19)]
         calls[10].cancel()  # one that waits for its turn
         results = await asyncio.gather(*(read_all(call) for call in calls), return_exceptions=True)
         cancelled = results.pop(10)
         assert isinstance(cancelled, TransportError)
         assert cancelled.status == "CANCELLED"
-        assert results == [1] * 18
+        assert [len(answers) for answers in results] == [1] * 18
         assert most == 3
 
 
@@ -299,4 +265,4 @@ async def test_a_response_that_is_no_response_is_an_error_of_its_request_alone(t
         with pytest.raises(EngineError) as error:
             await ResponseStream(transport.infer(ask("bad"), timeout=20)).read()
         assert error.value.kind is ErrorKind.INTERNAL
-        assert await read_all(transport.infer(ask("good"), timeout=20)) == 1
+        assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1

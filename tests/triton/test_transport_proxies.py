@@ -19,12 +19,12 @@ from typing import Any
 import grpc
 import pytest
 from scripted_triton import ScriptedTriton, play, response, string, tokens
-from tritonclient.grpc import service_pb2
 
 from gateway.triton.grpcio import open_channel
-from gateway.triton.transport import InferCall, Transport, TransportError
+from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName, make_transport
 from tests.ports import free_port
+from tests.triton.calls import ask, eventually, failure, read_all
 from tests.waiting import until
 
 PROGRAMS = {name: path for name in ("envoy", "nginx") if (path := shutil.which(name)) is not None}
@@ -163,25 +163,6 @@ async def through(proxy: Proxy, name: TransportName, script: Any) -> AsyncIterat
             await transport.close()
 
 
-def ask(name: str = "r1", *content: bytes) -> Any:
-    request = service_pb2.ModelInferRequest(model_name="tensorrt_llm", id=name)
-    request.raw_input_contents.extend(content)
-    return request
-
-
-async def read_all(call: InferCall) -> list[Any]:
-    answers = []
-    while (message := await asyncio.wait_for(call.read(), 30)) is not None:
-        answers.append(service_pb2.ModelStreamInferResponse.FromString(message))
-    return answers
-
-
-async def failure(call: InferCall) -> TransportError:
-    with pytest.raises(TransportError) as error:
-        await read_all(call)
-    return error.value
-
-
 async def test_many_streams_arrive_whole_while_connections_are_sent_away(
     proxy: Proxy, transport_name: TransportName
 ) -> None:
@@ -257,20 +238,7 @@ async def test_a_server_that_is_away_is_unavailable_and_found_again(
         assert status in (AWAY if transport_name == "grpcio" else {"UNAVAILABLE"})
         server.script = lambda *_: play(tokens(1))
         await server.start()
-        for _ in range(200):
-            if (answers := await attempt(transport)) is not None:
-                break
-            await asyncio.sleep(0.02)
-        assert answers == [tokens(1)]
-
-
-async def attempt(transport: Transport) -> list[Any] | None:
-    """Answers of a request; None while the server is away."""
-    try:
-        return await read_all(transport.infer(ask(), timeout=20))
-    except TransportError as error:
-        assert error.status in AWAY  # noqa: PT017
-        return None
+        assert await eventually(transport, *AWAY) == [tokens(1)]
 
 
 async def test_the_gateway_chooses_h2(proxy: Proxy) -> None:

@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from tests.tiny_model import write_tiny_model
-
 REPOSITORY = Path(__file__).parents[2] / "triton_repo"
 
 
@@ -47,10 +45,3 @@ def bert() -> ModuleType:
 @pytest.fixture(scope="session")
 def texts(bert: ModuleType) -> ModuleType:
     return _load("embedding", "texts_to_tokens")
-
-
-@pytest.fixture(scope="session")
-def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    write_tiny_model(folder)
-    return folder

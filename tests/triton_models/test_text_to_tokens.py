@@ -14,20 +14,20 @@ from tokenizers.processors import TemplateProcessing
 
 
 @pytest.fixture(scope="module")
-def text(pre: ModuleType, model_dir: Path):
-    return pre.TextToTokens(str(model_dir), add_special_tokens=False)
+def text(pre: ModuleType, tiny_model_dir: Path):
+    return pre.TextToTokens(str(tiny_model_dir), add_special_tokens=False)
 
 
 @pytest.fixture(scope="module")
-def encode(model_dir: Path):
-    tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
+def encode(tiny_model_dir: Path):
+    tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     return lambda words: tokenizer.encode(words, add_special_tokens=False).ids
 
 
 @pytest.fixture
-def with_bos(model_dir: Path, tmp_path: Path) -> Path:
+def with_bos(tiny_model_dir: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "bos"
-    shutil.copytree(model_dir, folder)
+    shutil.copytree(tiny_model_dir, folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.post_processor = TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -101,9 +101,9 @@ def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:
     ],
 )
 def test_end_and_pad_ids_come_from_the_model_folder(
-    pre: ModuleType, model_dir: Path, tmp_path: Path, generation: object, tokenizer: object, end: int, pad: int
+    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path, generation: object, tokenizer: object, end: int, pad: int
 ) -> None:
-    shutil.copy(model_dir / "tokenizer.json", tmp_path)
+    shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps(generation))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     text = pre.TextToTokens(str(tmp_path), add_special_tokens=False)
@@ -111,9 +111,9 @@ def test_end_and_pad_ids_come_from_the_model_folder(
 
 
 def test_the_folder_comes_from_the_environment(
-    pre: ModuleType, model_dir: Path, monkeypatch: pytest.MonkeyPatch
+    pre: ModuleType, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MODEL_DIR", str(model_dir))
+    monkeypatch.setenv("MODEL_DIR", str(tiny_model_dir))
     assert pre.TextToTokens("${MODEL_DIR}", add_special_tokens=False).vocab_size > 256
 
 
@@ -131,9 +131,9 @@ def test_a_missing_folder_is_an_error_that_names_model_dir(
 
 
 def test_a_broken_configuration_file_is_an_error_that_names_it(
-    pre: ModuleType, model_dir: Path, tmp_path: Path
+    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path
 ) -> None:
-    shutil.copy(model_dir / "tokenizer.json", tmp_path)
+    shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
     (tmp_path / "generation_config.json").write_text("{")
     with pytest.raises(pre.LoadError, match=r"generation_config\.json is not JSON"):
         pre.TextToTokens(str(tmp_path), add_special_tokens=False)

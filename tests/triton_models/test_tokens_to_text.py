@@ -15,8 +15,8 @@ BYTE_LEVEL_VOCABULARY = 267
 
 
 @pytest.fixture(scope="module")
-def byte_level(model_dir: Path) -> Tokenizer:
-    return Tokenizer.from_file(str(model_dir / "tokenizer.json"))
+def byte_level(tiny_model_dir: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import uvicorn
 import uvloop
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from gateway.app import unread_answer
 from gateway.http.certificates import CertificateError, FileBackedValue
@@ -69,12 +69,10 @@ def contexts(pair: Pair, **more: Any) -> FileBackedValue[ssl.SSLContext]:
 
 
 @asynccontextmanager
-async def listening(
-    made: FileBackedValue[ssl.SSLContext], app: ASGIApp = hello, bounds: HttpLimits | None = None
-) -> AsyncIterator[int]:
+async def listening(made: FileBackedValue[ssl.SSLContext], bounds: HttpLimits | None = None) -> AsyncIterator[int]:
     bounds = bounds or HttpLimits()
     http = http_protocol(unread_answer, bounds)
-    config = uvicorn.Config(app, http=http, ws="none", lifespan="off", log_config=None)
+    config = uvicorn.Config(hello, http=http, ws="none", lifespan="off", log_config=None)
     config.timeout_graceful_shutdown = 1
     stages = ServerStages(0, 0, lambda: None, lambda: None, nothing)
     server = Server(config, stages, ShutdownState(), ServerTls(made, bounds))

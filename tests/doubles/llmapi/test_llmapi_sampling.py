@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.doubles.llmapi.raw_requests import ask
 from tests.doubles.llmapi.server import LlmapiServer
-from tests.integration.kserve import Answer, Kserve
+from tests.doubles.llmapi.versions import PREFIX
+from tests.integration.kserve import Answer, Kserve, answers, infer_request
 from tests.scripted_engine.replay import turn
 
 VERSIONS = ("0.19", "1.0", "1.2", "1.3")
 OLD, NEW = VERSIONS[:2], VERSIONS[2:]
 RANDOM = {"temperature": 0.7, "top_p": 0.9}
+_DTYPES = {int: np.int32, float: np.float32}
 
 
 def draw(server: LlmapiServer, client: Kserve, version: str, **parameters: Any) -> Answer:
-    [answer] = ask(client, server.model(version), return_finish_reason=True, **parameters)
+    """The answer to a text, by sampling parameters without their prefix."""
+    tensors = {"text_input": np.array([b"hi"], np.object_), "return_finish_reason": np.array([True])}
+    tensors[PREFIX + "exclude_input_from_output"] = np.array([True])
+    for name, value in parameters.items():
+        tensors[PREFIX + name] = np.array([value], np.uint64 if name == "seed" else _DTYPES[type(value)])
+    [answer] = answers(client.call(infer_request(server.model(version), **tensors), timeout=20))
     return answer
 
 

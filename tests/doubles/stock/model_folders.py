@@ -48,9 +48,9 @@ def write_model(folder: Path, spelling: Spelling) -> Path:
     return folder
 
 
-def write_engine(folder: Path, vocab_size: int, max_seq_len: int = MAX_SEQ_LEN) -> Path:
+def write_engine(folder: Path, vocab_size: int) -> Path:
     """Write the ``config.json`` of an engine that was built; there is nothing more of it."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {"build_config": {"max_seq_len": max_seq_len}, "pretrained_config": {"vocab_size": vocab_size}}
+    config = {"build_config": {"max_seq_len": MAX_SEQ_LEN}, "pretrained_config": {"vocab_size": vocab_size}}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder

@@ -33,9 +33,9 @@ def vllm_model(version: str) -> str:
     return f"vllm_{version.replace('.', '_')}"
 
 
-def write_vllm(repository: Path, version: str, model_dir: Path, name: str | None = None) -> None:
+def write_vllm(repository: Path, version: str, model_dir: Path) -> None:
     """Write a model of the vLLM backend as upstream's sample is: no tensors in its configuration, and model.json."""
-    folder = repository / (name or vllm_model(version)) / "1"
+    folder = repository / vllm_model(version) / "1"
     folder.mkdir(parents=True)
     config = 'backend: "python"\ninstance_group [{ count: 1 kind: KIND_CPU }]\n'
     (folder.parent / "config.pbtxt").write_text(config, encoding="utf-8")

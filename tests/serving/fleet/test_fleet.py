@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.app.documented import DocumentedClient
 from tests.app.harness import USER, says
 from tests.app.scripted import MODEL, TOKENS, Script, ScriptedBackend, ScriptedEngine, settings_for
 from tests.telemetry.collector import collecting
+from tests.waiting import until
 
 AWAY = EngineError(ErrorKind.UNAVAILABLE, "The model is currently unavailable; try again later.", "10.0.0.1 is gone")
 
@@ -82,12 +83,6 @@ async def stack(
             yield running
     assert all(engine.running == 0 for engine in engines.values())
     assert all(backend.closed for backend in backends.values())
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Let the others run until something is so."""
-    while not true():  # noqa: ASYNC110 - a bound on it is the test's own
-        await asyncio.sleep(0)
 
 
 def fails(error: EngineError = AWAY, after: int = 0) -> Script:
