@@ -38,6 +38,7 @@ from gateway.text.tokens.encoder_tokenizer import EncoderInput, EncoderTokenizer
 _log = logging.getLogger(__name__)
 _OF_AN_INPUT = ErrorKind.CONTEXT_LENGTH, ErrorKind.INVALID_REQUEST
 _OF_INPUTS = (*_OF_AN_INPUT, ErrorKind.INTERNAL)
+_MOST_BATCHES = 2  # of a request in Triton: one runs and one waits; more would only hold up other requests
 _MOST_CHARACTERS = 8  # of queries for each token; texts have 1 to 6
 
 
@@ -179,7 +180,8 @@ class EncoderModel(ServedModel):
         places = split(batches.inputs, self.backend.features)
         if len(places) > 1:  # the last one waits for others
             batches.limit_s = self._timeouts.total_s
-        most = self.settings.max_parallel_generations
+        given = "max_parallel_generations" in self.settings.model_fields_set
+        most = self.settings.max_parallel_generations if given else _MOST_BATCHES
         slots = asyncio.Semaphore(min(most, self.admission.limit or most))  # alone it fills no queue
 
         async def encode(batch: Sequence[int]) -> NDArray[np.float32]:

@@ -327,7 +327,7 @@ class ModelSettings(Section):
         check_tokenizer: whether the model is not served if its tokenizer differs from the engine's tokenizer.
         max_stops: most stop strings of a request.
         max_parallel_generations: most generations of one request (``n``, ``best_of``, several prompts) that run
-            together; further generations wait.
+            together; further generations wait. For encoders: batches; two, where it is not set.
         max_top_logprobs: most alternatives per token that a request may ask for, if the engine supports them.
         max_tokens_policy: ``clamp`` a ``max_tokens`` that exceeds the context, or ``reject`` the request.
         logits_for_logprobs: whether log-probs may be computed from the engine's logits if the engine returns no

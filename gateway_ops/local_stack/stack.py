@@ -131,6 +131,9 @@ def models_of(repository: Path) -> list[str]:
     return found
 
 
+_BATCH_TOKENS = 2048  # a CPU takes a second for these; other texts wait for two batches at most
+
+
 def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
     """Make the entry of the settings ``models`` for the Triton model ``embedding``.
 
@@ -141,6 +144,7 @@ def embedding_entry(folder: Path, triton_url: str) -> dict[str, Any]:
     triton = {"url": triton_url, "model": EMBEDDING}
     return {
         "name": EMBEDDING_MODEL, "aliases": [EMBEDDING], "task": "embed", "triton": triton, "tokenizer": str(folder),
+        "encoder": {"batch_tokens": _BATCH_TOKENS},
     }  # fmt: skip
 
 

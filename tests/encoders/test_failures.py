@@ -108,6 +108,18 @@ async def test_several_batches_have_until_the_end_of_the_answer(encoders: Encode
     assert len(encoders.requests("nim")) == 2
 
 
+async def test_two_batches_of_a_request_run_at_a_time(encoders: EncoderServer) -> None:
+    if encoders.url("nim") == encoders.triton.grpc_url:
+        pytest.skip("one instance of a model in Triton takes one batch at a time")
+    async with serving(encoders.model("nim")) as gateway:
+        asked = asyncio.ensure_future(gateway.embed("nim", ["!wait"] * 4 * BATCH))
+        await until(lambda: len(encoders.requests("nim")) == 2)
+        assert (await gateway.embed("nim", "a")).status_code == 200
+        assert len(encoders.requests("nim")) == 3
+        encoders.set("going")
+        assert (await asked).status_code == 200
+
+
 async def test_batches_beside_one_that_fails_are_no_clients_that_left(encoders: EncoderServer) -> None:
     if encoders.url("bge_py") == encoders.triton.grpc_url:
         pytest.skip("one instance of a model in Triton takes one batch at a time")
