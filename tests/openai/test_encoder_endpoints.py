@@ -287,6 +287,22 @@ async def test_documents_are_cut_before_they_are_scored(world: Encoders) -> None
     assert answer["results"][1]["document"]["text"] == "zzaaa"
 
 
+async def test_documents_that_are_cut_twice_are_all_scored(world: Encoders) -> None:
+    """Whole they have more tokens than a request may have, but only what is left of them counts."""
+    documents = [f"{index:02}{'a' * 20_000}" for index in range(20)]
+    for fields in ({"truncate": "END"}, {"truncate": "START"}):
+        body: dict[str, Any] = {"query": "a", "documents": documents, "max_tokens_per_doc": 19_000, **fields}
+        answer = await world.post("/v1/rerank", model="ranks", **body)
+        assert sorted(each["index"] for each in answer["results"]) == list(range(20))
+        assert answer["usage"]["total_tokens"] == 20 * MOST_TOKENS
+    found = await world.rejected("/v1/rerank", model="ranks", **(body | {"documents": documents * 13}))
+    assert found[:2] == ("documents", "max_tokens_per_request")
+    found = await world.rejected(
+        "/v1/rerank", model="ranks", query="a", documents=["a", "\U0001f600"], max_tokens_per_doc=1
+    )
+    assert found[:2] == ("documents[1]", "context_length_exceeded")
+
+
 async def test_a_query_that_leaves_no_room_for_a_document_is_named(world: Encoders) -> None:
     bodies: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/rerank", {"query": LONG, "documents": ["a", "b"], "truncate": "END"}, "query"),

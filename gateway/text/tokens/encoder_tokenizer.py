@@ -109,26 +109,36 @@ class EncoderTokenizer:
         Raises:
             InputTooLongError: an input is longer, and must not or cannot be cut.
         """
-        if document_tokens is not None:
-            room = document_tokens + self.special_tokens(pair=False)
-            alone = [EncoderInput(each.pair or "") for each in inputs]
-            documents = self.tokenize(alone, room, "end", total=total, stopped=stopped)
-            inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=False)]
+        room = (document_tokens or 0) + self.special_tokens(pair=False)
         found: list[EncoderInput] = []
         count = 0
         for index, given in enumerate(inputs):
             if count > total or stopped():
                 break
-            each, encoding = given, None
-            if not given.ids:
-                rough = self._roughly_cut(index, given, most or total, truncation, stopped)
-                encoding = self._encode(rough.text, rough.pair)
-                each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
-            if most is not None and len(each.ids) > most:
-                each = self._cut(index, each, encoding, most, truncation)
-            count += len(each.ids)
-            found.append(each)
+            each = given
+            if document_tokens is not None:
+                alone = EncoderInput(given.pair or "")
+                each = EncoderInput(given.text, self._tokenized(index, alone, room, "end", stopped).text)
+            found.append(self._tokenized(index, each, most, truncation, stopped, total))
+            count += len(found[-1].ids)
         return found
+
+    def _tokenized(
+        self,
+        index: int,
+        given: EncoderInput,
+        most: int | None,
+        truncation: Truncation,
+        stopped: Callable[[], bool],
+        total: int = 0,
+    ) -> EncoderInput:
+        """Add token ids to one input, cut to ``most`` tokens; of any number at most ``total`` are counted."""
+        each, encoding = given, None
+        if not given.ids:
+            rough = self._roughly_cut(index, given, most or total, truncation, stopped)
+            encoding = self._encode(rough.text, rough.pair)
+            each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
+        return each if most is None or len(each.ids) <= most else self._cut(index, each, encoding, most, truncation)
 
     def _encode(self, text: str, pair: str | None) -> tokenizers.Encoding:
         """Tokenize one input, as a batch of one: other threads run meanwhile."""
