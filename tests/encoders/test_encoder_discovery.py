@@ -143,6 +143,12 @@ def test_vllm_counts_only_where_it_can_be_asked(tmp_path: Path) -> None:
         assert bool(read_form(view, EncoderSettings()).count) is bool(asked)
 
 
+def test_a_request_to_vllm_has_one_text(tmp_path: Path) -> None:
+    """Whatever the settings say: its vector would be split among several."""
+    view = _view(tmp_path, Row("embedding_request? STRING 1", "text_output STRING -1", {}, batch=0))
+    assert read_form(view, EncoderSettings(batch=4)).most_items == 1
+
+
 async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
     row = Row("pairs STRING 2", "logits FP32 1", {}, task="rerank")
     encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank", activation="sigmoid")

@@ -105,9 +105,10 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     ids = model.dims.get(tensors.get("input_ids", ""), ())
     rows = ids[0] if not model.batched and len(ids) == 2 and ids[0] > 1 else None
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
+    most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
         input_kind, tensors, output, order, count, width, hidden,
-        most_items=min(settings.batch or rows or (1 if one_by_one else model.batch_size), rows or 4096),
+        most_items=1 if input_kind == "json" else min(most_items, rows or 4096),  # vLLM's request has one text
         rows=rows,
         most_tokens=max(1, min(settings.batch_tokens, bound)),
         length=_declared(model, tensors.get("input_ids", "")),
