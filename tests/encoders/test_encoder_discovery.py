@@ -182,6 +182,14 @@ async def test_only_logits_become_probabilities(
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-4)
 
 
+async def test_padding_is_left_out_of_vectors_behind_one_another(tmp_path: Path) -> None:
+    row = Row(IDS.replace("-1", "4 -1"), "vectors FP32 -1", {}, batch=0)
+    encoder = _encoder(tmp_path, row, OneResponse("vectors", [1, 2, 3, 4, 5, 6, 7, 8]), "embed")
+    items = [EncoderInput(text, ids=[1]) for text in "ab"]
+    found = (await encoder.encode(EncoderRequest("1", items, EncoderParams()))).values
+    assert found.tolist() == [[1, 2], [3, 4]]
+
+
 async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
     exact = [[1.0, -0.0078125, 3.0e38, 2.0**-130]]
     exact = (np.array(exact, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32).tolist()
