@@ -51,6 +51,9 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
         ("a INT64 1, b INT64 1", "v FP32 4", {"tensors": {"text": "a"}}, "input a of model 'model' has the type INT64"),
         ("input_ids INT64 -1, attention_mask BF16 -1", "v FP32 4", {}, "input attention_mask of model 'model' has"),
+        ("input_ids FP16 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type FP16"),
+        ("input_ids INT8 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type INT8"),
+        ("input_ids INT64 -1, token_type_ids BOOL -1", "v FP32 4", {}, "token_type_ids of model 'model' has the type"),
         ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},

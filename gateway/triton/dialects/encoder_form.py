@@ -19,6 +19,7 @@ _INTEGERS: Final = {
     f"{sign}INT{8 * size}": f"<{sign or 'i'}{size}".lower() for sign in ("", "U") for size in (1, 2, 4, 8)
 }
 NUMPY_TYPES: Final = {**_FLOATS, **_INTEGERS, "BOOL": "?"}
+_IDS: Final = ("INT32", "INT64", "UINT32", "UINT64")
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
 _HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
@@ -137,7 +138,8 @@ def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> No
     for content, name in tensors.items():
         what = f"input {name} of model {model.name!r} has"
         datatype, dims = model.datatypes.get(name), list(model.dims.get(name, ()))
-        if datatype is not None and datatype not in (NUMPY_TYPES if content in _TOKENS else ("BYTES",)):
+        sent = NUMPY_TYPES if content == "attention_mask" else _IDS if content in _TOKENS else ("BYTES",)
+        if datatype is not None and datatype not in sent:
             raise DiscoveryError(f"{what} the type {datatype}, which the gateway does not send as {content}")
         if len(dims) + model.batched > 2:
             raise DiscoveryError(f"{what} the dimensions {dims}, one more than the gateway sends")
