@@ -42,7 +42,7 @@ def _view(folder: Path, row: Row) -> ModelView:
     ("inputs", "outputs", "settings", "words"),
     [
         ("a STRING 1, b STRING 1", "v FP32 4", {}, "which input of model 'model' takes the texts, of a, b; name it in"),
-        ("a STRING 1, n INT64 1", "v FP32 4", {}, "requires inputs that the gateway does not send: n; give their"),
+        ("a STRING 1, n INT64 1", "v FP32 4", {}, "the gateway does not send: n; name them in encoder.tensors by"),
         ("a STRING 1", "v FP32 4, w FP32 4", {}, "which output of model 'model' has the vectors or scores, of v, w"),
         ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
         ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),

@@ -155,8 +155,8 @@ def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settin
     unfilled = sorted(model.required - set(tensors.values()) - always)
     if unfilled:
         raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; give their "
-            "values in encoder.inputs"
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; name them in "
+            "encoder.tensors by their content, or give a value for all requests in encoder.inputs"
         )
 
 
