@@ -34,12 +34,12 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
 
 InputKind = Literal["text", "pair", "query", "ids", "json"]
 """Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
-_KINDS: Final[Mapping[InputKind, set[EncoderTensor]]] = {
-    "json": {"embedding_request"},
-    "ids": {"input_ids"},
-    "query": {"query", "document"},
-    "pair": {"pair"},
-    "text": {"text"},
+_KINDS: Final[Mapping[InputKind, Sequence[EncoderTensor]]] = {
+    "json": ["embedding_request"],
+    "ids": ["input_ids"],
+    "query": ["query", "document"],
+    "pair": ["pair"],
+    "text": ["text"],
 }
 
 
@@ -103,8 +103,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     width = _integers(model, _WIDTHS)
     dimensions = None if input_kind == "json" or width else _declared(model, output)
     number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
-    ids = model.dims.get(tensors.get("input_ids", ""), ())
-    rows = ids[0] if not model.batched and len(ids) == 2 and ids[0] > 1 else None
+    rows = _fixed_rows(model, tensors[_KINDS[input_kind][-1]], of_text=input_kind in ("text", "query"))
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
@@ -118,7 +117,13 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
 
 
 def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
-    return next((kind for kind, needed in _KINDS.items() if needed <= {*tensors}), None)
+    return next((kind for kind, needed in _KINDS.items() if {*needed} <= {*tensors}), None)
+
+
+def _fixed_rows(model: ModelView, name: str, *, of_text: bool) -> int | None:
+    """The items of each request, where the input that holds them declares their number instead of batches."""
+    dims = model.dims.get(name, ())
+    return dims[0] if not model.batched and len(dims) > (not of_text) and dims[0] > 1 else None
 
 
 def _declared(model: ModelView, tensor: str) -> int | None:

@@ -15,6 +15,7 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.encoder import EncoderRequest
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.settings.encoder_settings import Constant, EncoderSettings, EncoderTensor, InputTypeSettings
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
 from gateway.triton.dialects.encoder_form import ASKS_COUNT, NUMPY_TYPES, EncoderForm
 from gateway.triton.model_view import ModelView
 
@@ -30,7 +31,8 @@ def write_request(
     wire.parameters["triton_enable_empty_final_response"].bool_param = True
     for name in filter(None, (form.output, form.order, form.count, form.width)):
         wire.outputs.add(name=name)
-    for content, values in _inputs(request, model, form).items():
+    items = [*request.items, *[request.items[0]] * ((form.rows or 0) - len(request.items))]
+    for content, values in _inputs(items, request, model, form).items():
         if content in form.tensors:
             _put(wire, model, form.tensors[content], values)
     used = params.input_type or settings.default_input_type
@@ -48,12 +50,13 @@ def write_request(
     return wire
 
 
-def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
+def _inputs(
+    items: Sequence[EncoderInput], request: EncoderRequest, model: ModelView, form: EncoderForm
+) -> dict[EncoderTensor, NDArray[Any]]:
     """The inputs by their content, each with a row for each item, or for each query of a model without batches."""
-    items = request.items
     texts = np.array([(item.text, item.pair or "") for item in items], object)
     if form.input_kind == "ids":
-        return _token_ids(request, form)
+        return _token_ids(items, request.pad_id, form)
     if form.input_kind == "json":
         size = request.params.dimensions
         asked = {"input": items[0].text, "pooling_params": {} if size is None else {"dimensions": [size]}}
@@ -66,9 +69,8 @@ def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dic
     return {"text": queries, "pair": texts, "query": queries, "document": texts[:, 1:]}
 
 
-def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
+def _token_ids(items: Sequence[EncoderInput], pad_id: int, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
     """Token ids, padded at the end to the longest or the model's fixed length, which the attention mask hides."""
-    items = [*request.items, *[request.items[0]] * ((form.rows or 0) - len(request.items))]
     lengths = np.array([len(item.ids) for item in items])
     mask = np.arange(form.length or lengths.max()) < lengths[:, None]
 
@@ -78,7 +80,7 @@ def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor
         return found
 
     found: dict[EncoderTensor, NDArray[Any]] = {
-        "input_ids": padded((item.ids for item in items), request.pad_id),
+        "input_ids": padded((item.ids for item in items), pad_id),
         "attention_mask": mask,
         "position_ids": np.broadcast_to(np.arange(mask.shape[1]), mask.shape),
     }
