@@ -270,6 +270,22 @@ def test_inputs_have_the_length_that_a_model_declares(tmp_path: Path) -> None:
     assert (ids[:3].tolist(), int(mask.sum())) == ([7, 8, 1], 2)
 
 
+@pytest.mark.parametrize(
+    ("batch", "dims", "shape"),
+    [(0, "-1", [3]), (0, "1", [1]), (0, "-1 -1", [3, 1]), (8, "1", [3, 1]), (8, "-1", [3, 1])],
+)
+def test_constants_have_a_row_for_each_item(tmp_path: Path, batch: int, dims: str, shape: list[int]) -> None:
+    """Also where the model has no batches, but leaves their number open."""
+    ids, settings = (
+        "input_ids INT64 -1 -1" if batch == 0 else "input_ids INT64 -1",
+        EncoderSettings(inputs={"n": 7}, batch=4),
+    )
+    view = _view(tmp_path, Row(f"{ids}, n INT64 {dims}", "vector FP32 -1 4", {}, batch=batch))
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    wire = encoder.wire(EncoderRequest("1", [EncoderInput("", ids=[5])] * 3, EncoderParams()))
+    assert [list(tensor.shape) for tensor in wire.inputs] == [[3, 1], shape]
+
+
 def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
     view, settings = _view(tmp_path, Row(f"{IDS}, token_type_ids INT32 -1", "vector FP32 4", {})), EncoderSettings()
     encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))

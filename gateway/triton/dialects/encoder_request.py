@@ -38,9 +38,9 @@ def write_request(
     used = params.input_type or settings.default_input_type
     own = settings.input_types.get(used or "", InputTypeSettings())
     counted = {ASKS_COUNT: True} if form.input_kind == "json" and form.count and ASKS_COUNT in model.inputs else {}
-    rows = [len(request.items)] if model.batched else []
     for name, value in {**counted, **settings.inputs, **own.inputs}.items():
-        shape = [*rows, *(max(dim, 1) for dim in model.dims.get(name, (1,)))]
+        first, *others = *([-1] if model.batched else []), *model.dims.get(name, (1,))
+        shape = [len(items) if first < 0 else first, *(max(dim, 1) for dim in others)]
         _put(wire, model, name, np.full(shape, value, NUMPY_TYPES.get(model.datatypes.get(name, ""), object)))
     fields = {"input_type": used, "truncate": params.truncate.upper(), "dimensions": params.dimensions}
     given: dict[str, Constant | None] = {**settings.parameters, **own.parameters}
