@@ -202,7 +202,7 @@ async def test_a_prefix_is_never_cut(world: Encoders) -> None:
 
 
 async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
-    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
+    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG])
     assert (param, code) == ("input[1]", "context_length_exceeded")
     assert message.startswith("prompt is too long: 1202 tokens > 1200 maximum")
     assert (await world.rejected(EMBEDDINGS, model="vectors", input=LONG))[0] == "input"
@@ -215,6 +215,9 @@ async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
         assert found[:2] == (name, "unsupported_parameter")
         assert "set tokenizer" in found[2]
     await world.post(EMBEDDINGS, model="counting", input="a", truncate="NONE")
+    for more in ({}, {"truncate": "NONE"}):  # a side of no cut
+        found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncation_side="left", **more)
+        assert found[:2] == ("truncation_side", "invalid_value")
 
 
 async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder: Path) -> None:

@@ -212,6 +212,9 @@ def _check(fields: EncoderFields, model: EncoderModel) -> list[str]:
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
+    if fields.truncation_side is not None and fields.truncation() == "none":
+        message = "'truncation_side' has no effect without 'truncate_prompt_tokens' or 'truncate'."
+        raise BadRequestError(message, param="truncation_side", code="invalid_value")
     own = fields.input_type
     if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:
         names = ", ".join(map(repr, sorted(encoder.input_types)))
