@@ -414,7 +414,9 @@ async def test_a_model_that_embeds_scores_by_cosine(world: Encoders, monkeypatch
         ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]"),
     ]
     for texts, param in bad:
-        assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
+        found = await world.rejected("/v1/score", model="cut", **texts)
+        assert (*found[:2], "'truncate'" in found[2]) == (param, "context_length_exceeded", True)
+        await world.post("/v1/score", model="cut", **texts, truncate="END")
     found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
     assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
     monkeypatch.setattr(world.by_name["cut"], "values", lambda item: [float(item.text != "bad"), 0, 0, 0])
@@ -475,6 +477,23 @@ async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: py
     monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
     found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["ab", "b", "x", "cde"])
     assert found == ("documents[2]", None, "No (documents[2]).")
+
+
+async def test_the_longer_text_of_a_pair_is_named_where_the_model_finds_it_too_long(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(request: EncoderRequest) -> EncodedItems:
+        if any(len(f"{item.text}{item.pair}") > 20 for item in request.items):
+            raise EngineError(ErrorKind.CONTEXT_LENGTH, "No.")
+        return EncodedItems(np.ones((len(request.items), 1), np.float32))
+
+    monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
+    for query, documents, named in (
+        ("a" * 21, ["ab", "b"], "query"),
+        ("a", ["ab", "b" * 21], "documents[1]"),
+    ):
+        found = await world.rejected("/v1/rerank", model="ranks", query=query, documents=documents)
+        assert (found[0], found[2]) == (named, f"No ({named}).")
 
 
 async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:
