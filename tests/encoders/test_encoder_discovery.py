@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 from pathlib import Path
@@ -309,3 +310,21 @@ def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
     tokenizer.enable_padding(pad_id=9)
     tokenizer.save(str(folder / "tokenizer.json"))
     assert EncoderTokenizer.from_folder(folder).pad_id == 9
+
+
+@pytest.mark.parametrize(("kind", "positions"), [("bert", [0, 1, 2, 0, 1, 0]), ("xlm-roberta", [2, 3, 4, 2, 3, 1])])
+def test_positions_count_from_the_padding_id_where_the_model_was_made_so(
+    tmp_path: Path, kind: str, positions: list[int]
+) -> None:
+    """As transformers numbers them: a token at a padding place has the padding id."""
+    folder = write_tokenizer(tmp_path / "tokenizer")
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.enable_padding(pad_id=1)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    view, settings = _view(tmp_path, Row(f"{IDS}, position_ids INT64 -1", "vector FP32 4", {})), EncoderSettings()
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    items = EncoderTokenizer.from_folder(folder).tokenize([EncoderInput("a"), EncoderInput("", ids=[5, 6])], total=9)
+    wire = encoder.wire(EncoderRequest("1", items, EncoderParams(), pad_id=1))
+    by_name = dict(zip((each.name for each in wire.inputs), wire.raw_input_contents, strict=True))
+    assert np.frombuffer(by_name["position_ids"], "<i8").tolist() == positions

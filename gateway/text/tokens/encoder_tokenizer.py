@@ -17,6 +17,8 @@ Truncation = Literal["none", "start", "end"]
 """The side on which a text that is too long is cut; ``none``: it is rejected."""
 
 _PADS = "[PAD]", "<pad>"
+_BEHIND_PADDING = {"camembert", "longformer", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl"}
+"""Kinds of models whose positions count from the padding id + 1."""
 _ALWAYS_COUNTED = 65536  # characters of an input, which may have few tokens: normalizers drop spaces
 
 
@@ -30,6 +32,7 @@ class EncoderInput:
         ids: token ids of the text or the pair with its special tokens; empty where no tokenizer is known.
         type_ids: for each id 0 in the first text and 1 in the second.
         prefix: characters at the beginning of ``text`` that are not cut.
+        position: the position of the first token.
     """
 
     text: str
@@ -37,6 +40,7 @@ class EncoderInput:
     ids: Sequence[int] = ()
     type_ids: Sequence[int] = ()
     prefix: int = 0
+    position: int = 0
 
 
 class InputTooLongError(Exception):
@@ -76,6 +80,7 @@ class EncoderTokenizer:
         self.vocab_size = tokenizer.vocab_size
         self._longest_token = tokenizer.longest_token
         self.pad_id = _pad_id(tokenizer)
+        self._position = self.pad_id + 1 if tokenizer.model_type in _BEHIND_PADDING else 0
 
     @classmethod
     def from_folder(cls, folder: Path) -> EncoderTokenizer:
@@ -133,9 +138,9 @@ class EncoderTokenizer:
         total: int = 0,
     ) -> EncoderInput:
         """Add token ids to one input, cut to ``most`` tokens; of any number at most ``total`` are counted."""
-        each, encoding = given, None
+        each, encoding = dataclasses.replace(given, position=self._position), None
         if not given.ids:
-            rough = self._roughly_cut(index, given, most or total, truncation, stopped)
+            rough = self._roughly_cut(index, each, most or total, truncation, stopped)
             encoding = self._encode(rough.text, rough.pair)
             each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
         return each if most is None or len(each.ids) <= most else self._cut(index, each, encoding, most, truncation)

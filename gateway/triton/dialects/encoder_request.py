@@ -82,7 +82,7 @@ def _token_ids(items: Sequence[EncoderInput], pad_id: int, form: EncoderForm) ->
     found: dict[EncoderTensor, NDArray[Any]] = {
         "input_ids": padded((item.ids for item in items), pad_id),
         "attention_mask": mask,
-        "position_ids": np.broadcast_to(np.arange(mask.shape[1]), mask.shape),
+        "position_ids": np.where(mask, np.arange(mask.shape[1]) + items[0].position, max(items[0].position - 1, 0)),
     }
     if "token_type_ids" in form.tensors:
         found["token_type_ids"] = padded((item.type_ids for item in items), 0)
