@@ -186,6 +186,13 @@ async def test_only_logits_become_probabilities(
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-4)
 
 
+def test_documents_of_a_fixed_number_cannot_be_sorted(tmp_path: Path) -> None:
+    """The places of padding would stand among theirs."""
+    view = _view(tmp_path, Row("query STRING 1, passage STRING 4", "index INT32 4, logit FP32 4", {}, batch=0))
+    with pytest.raises(DiscoveryError, match="input passage of model 'model' has 4 rows, which output index would"):
+        read_form(view, EncoderSettings())
+
+
 async def test_padding_is_left_out_of_vectors_behind_one_another(tmp_path: Path) -> None:
     row = Row(IDS.replace("-1", "4 -1"), "vectors FP32 -1", {}, batch=0)
     encoder = _encoder(tmp_path, row, OneResponse("vectors", [1, 2, 3, 4, 5, 6, 7, 8]), "embed")

@@ -103,7 +103,10 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     width = _integers(model, _WIDTHS)
     dimensions = None if input_kind == "json" or width else _declared(model, output)
     number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
-    rows = _fixed_rows(model, tensors[_KINDS[input_kind][-1]], of_text=input_kind in ("text", "query"))
+    own = tensors[_KINDS[input_kind][-1]]
+    rows = _fixed_rows(model, own, 1 if input_kind in ("text", "query") else 2)
+    if rows and order:
+        raise DiscoveryError(f"input {own} of model {model.name!r} has {rows} rows, which output {order} would sort")
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
@@ -120,10 +123,10 @@ def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
     return next((kind for kind, needed in _KINDS.items() if {*needed} <= {*tensors}), None)
 
 
-def _fixed_rows(model: ModelView, name: str, *, of_text: bool) -> int | None:
-    """The items of each request, where the input that holds them declares their number instead of batches."""
+def _fixed_rows(model: ModelView, name: str, least: int) -> int | None:
+    """The items of each request, where an input of at least so many dimensions declares them instead of batches."""
     dims = model.dims.get(name, ())
-    return dims[0] if not model.batched and len(dims) > (not of_text) and dims[0] > 1 else None
+    return dims[0] if not model.batched and len(dims) >= least and dims[0] > 1 else None
 
 
 def _declared(model: ModelView, tensor: str) -> int | None:
