@@ -121,7 +121,7 @@ class EncoderTokenizer:
             if count > total or stopped():
                 break
             each = given
-            if document_tokens is not None:
+            if document_tokens is not None and (truncation == "start" or document_tokens < (most or total)):
                 alone = EncoderInput(given.pair or "")
                 each = EncoderInput(given.text, self._tokenized(index, alone, room, "end", stopped).text)
             found.append(self._tokenized(index, each, most, truncation, stopped, total))
@@ -137,7 +137,7 @@ class EncoderTokenizer:
         stopped: Callable[[], bool],
         total: int = 0,
     ) -> EncoderInput:
-        """Add token ids to one input, cut to ``most`` tokens; of any number at most ``total`` are counted."""
+        """Add token ids to one input of at most ``most`` tokens; without it ``total`` bounds what is read."""
         each, encoding = dataclasses.replace(given, position=self._position), None
         if not given.ids:
             rough = self._roughly_cut(index, each, most or total, truncation, stopped)
