@@ -103,10 +103,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     width = _integers(model, _WIDTHS)
     dimensions = None if input_kind == "json" or width else _declared(model, output)
     number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
-    own = tensors[_KINDS[input_kind][-1]]
-    rows = _fixed_rows(model, own, 1 if input_kind in ("text", "query") else 2)
-    if rows and order:
-        raise DiscoveryError(f"input {own} of model {model.name!r} has {rows} rows, which output {order} would sort")
+    rows = _fixed_rows(model, input_kind, tensors[_KINDS[input_kind][-1]], order)
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
@@ -123,10 +120,14 @@ def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
     return next((kind for kind, needed in _KINDS.items() if {*needed} <= {*tensors}), None)
 
 
-def _fixed_rows(model: ModelView, name: str, least: int) -> int | None:
-    """The items of each request, where an input of at least so many dimensions declares them instead of batches."""
-    dims = model.dims.get(name, ())
-    return dims[0] if not model.batched and len(dims) >= least and dims[0] > 1 else None
+def _fixed_rows(model: ModelView, input_kind: InputKind, name: str, order: str | None) -> int | None:
+    """The items of each request, where the input that holds them declares their number instead of batches."""
+    dims, least = model.dims.get(name, ()), 1 if input_kind in ("text", "query") else 2
+    if model.batched or len(dims) < least or dims[0] < 2:
+        return None
+    if order is not None:
+        raise DiscoveryError(f"input {name} of model {model.name!r} has {dims[0]} rows, which {order} would sort")
+    return dims[0]
 
 
 def _declared(model: ModelView, tensor: str) -> int | None:
