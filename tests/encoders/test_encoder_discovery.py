@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import threading
 from pathlib import Path
@@ -42,7 +43,7 @@ def _view(folder: Path, row: Row) -> ModelView:
     ("inputs", "outputs", "settings", "words"),
     [
         ("a STRING 1, b STRING 1", "v FP32 4", {}, "which input of model 'model' takes the texts, of a, b; name it in"),
-        ("a STRING 1, n INT64 1", "v FP32 4", {}, "requires inputs that the gateway does not send: n; give their"),
+        ("a STRING 1, n INT64 1", "v FP32 4", {}, "the gateway does not send: n; name them in encoder.tensors by"),
         ("a STRING 1", "v FP32 4, w FP32 4", {}, "which output of model 'model' has the vectors or scores, of v, w"),
         ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
         ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),
@@ -51,6 +52,9 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1, n INT64 1", "v FP32 4", {"inputs": {"n": "many"}}, "encoder.inputs or encoder.parameters"),
         ("a INT64 1, b INT64 1", "v FP32 4", {"tensors": {"text": "a"}}, "input a of model 'model' has the type INT64"),
         ("input_ids INT64 -1, attention_mask BF16 -1", "v FP32 4", {}, "input attention_mask of model 'model' has"),
+        ("input_ids FP16 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type FP16"),
+        ("input_ids INT8 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type INT8"),
+        ("input_ids INT64 -1, token_type_ids BOOL -1", "v FP32 4", {}, "token_type_ids of model 'model' has the type"),
         ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
@@ -143,6 +147,12 @@ def test_vllm_counts_only_where_it_can_be_asked(tmp_path: Path) -> None:
         assert bool(read_form(view, EncoderSettings()).count) is bool(asked)
 
 
+def test_a_request_to_vllm_has_one_text(tmp_path: Path) -> None:
+    """Whatever the settings say: its vector would be split among several."""
+    view = _view(tmp_path, Row("embedding_request? STRING 1", "text_output STRING -1", {}, batch=0))
+    assert read_form(view, EncoderSettings(batch=4)).most_items == 1
+
+
 async def test_an_infinite_score_is_not_a_certainty(tmp_path: Path) -> None:
     row = Row("pairs STRING 2", "logits FP32 1", {}, task="rerank")
     encoder = _encoder(tmp_path, row, OneResponse("logits", [[float("inf")], [0.0]]), "rerank", activation="sigmoid")
@@ -174,6 +184,21 @@ async def test_only_logits_become_probabilities(
     items = [EncoderInput(text, ids=[1]) for text in "ab"]
     found = (await encoder.encode(EncoderRequest("1", items, EncoderParams()))).values
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-4)
+
+
+def test_documents_of_a_fixed_number_cannot_be_sorted(tmp_path: Path) -> None:
+    """The places of padding would stand among theirs."""
+    view = _view(tmp_path, Row("query STRING 1, passage STRING 4", "index INT32 4, logit FP32 4", {}, batch=0))
+    with pytest.raises(DiscoveryError, match="input passage of model 'model' has 4 rows, which index would sort"):
+        read_form(view, EncoderSettings())
+
+
+async def test_padding_is_left_out_of_vectors_behind_one_another(tmp_path: Path) -> None:
+    row = Row(IDS.replace("-1", "4 -1"), "vectors FP32 -1", {}, batch=0)
+    encoder = _encoder(tmp_path, row, OneResponse("vectors", [1, 2, 3, 4, 5, 6, 7, 8]), "embed")
+    items = [EncoderInput(text, ids=[1]) for text in "ab"]
+    found = (await encoder.encode(EncoderRequest("1", items, EncoderParams()))).values
+    assert found.tolist() == [[1, 2], [3, 4]]
 
 
 async def test_bf16_is_read_exactly(tmp_path: Path) -> None:
@@ -253,6 +278,22 @@ def test_inputs_have_the_length_that_a_model_declares(tmp_path: Path) -> None:
     assert (ids[:3].tolist(), int(mask.sum())) == ([7, 8, 1], 2)
 
 
+@pytest.mark.parametrize(
+    ("batch", "dims", "shape"),
+    [(0, "-1", [3]), (0, "1", [1]), (0, "-1 -1", [3, 1]), (8, "1", [3, 1]), (8, "-1", [3, 1])],
+)
+def test_constants_have_a_row_for_each_item(tmp_path: Path, batch: int, dims: str, shape: list[int]) -> None:
+    """Also where the model has no batches, but leaves their number open."""
+    ids, settings = (
+        "input_ids INT64 -1 -1" if batch == 0 else "input_ids INT64 -1",
+        EncoderSettings(inputs={"n": 7}, batch=4),
+    )
+    view = _view(tmp_path, Row(f"{ids}, n INT64 {dims}", "vector FP32 -1 4", {}, batch=batch))
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    wire = encoder.wire(EncoderRequest("1", [EncoderInput("", ids=[5])] * 3, EncoderParams()))
+    assert [list(tensor.shape) for tensor in wire.inputs] == [[3, 1], shape]
+
+
 def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
     view, settings = _view(tmp_path, Row(f"{IDS}, token_type_ids INT32 -1", "vector FP32 4", {})), EncoderSettings()
     encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
@@ -276,3 +317,21 @@ def test_padding_is_the_tokenizers_own(tmp_path: Path) -> None:
     tokenizer.enable_padding(pad_id=9)
     tokenizer.save(str(folder / "tokenizer.json"))
     assert EncoderTokenizer.from_folder(folder).pad_id == 9
+
+
+@pytest.mark.parametrize(("kind", "positions"), [("bert", [0, 1, 2, 0, 1, 0]), ("xlm-roberta", [2, 3, 4, 2, 3, 1])])
+def test_positions_count_from_the_padding_id_where_the_model_was_made_so(
+    tmp_path: Path, kind: str, positions: list[int]
+) -> None:
+    """As transformers numbers them: a token at a padding place has the padding id."""
+    folder = write_tokenizer(tmp_path / "tokenizer")
+    backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.enable_padding(pad_id=1)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    view, settings = _view(tmp_path, Row(f"{IDS}, position_ids INT64 -1", "vector FP32 4", {})), EncoderSettings()
+    encoder = TritonEncoder(cast("Any", None), view, read_form(view, settings), settings, cast("Any", None))
+    items = EncoderTokenizer.from_folder(folder).tokenize([EncoderInput("a"), EncoderInput("", ids=[5, 6])], total=9)
+    wire = encoder.wire(EncoderRequest("1", items, EncoderParams(), pad_id=1))
+    by_name = dict(zip((each.name for each in wire.inputs), wire.raw_input_contents, strict=True))
+    assert np.frombuffer(by_name["position_ids"], "<i8").tolist() == positions

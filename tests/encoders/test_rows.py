@@ -133,6 +133,12 @@ async def test_a_fixed_number_of_rows_is_filled(encoders: EncoderServer, tokeniz
     assert [each["inputs"]["attention_mask"][0][0] for each in encoders.requests("fixed")] == [4, 4, 4]
 
 
+async def test_a_fixed_number_of_texts_is_filled(encoders: EncoderServer) -> None:
+    async with serving(encoders.model("fixed_texts")) as gateway:
+        np.testing.assert_array_equal(await gateway.vectors("fixed_texts", TEXTS), _of(TEXTS))
+    assert [each["inputs"]["text"][0] for each in encoders.requests("fixed_texts")] == [[4]] * 3
+
+
 async def test_positions_count_from_0(encoders: EncoderServer, tokenizer: Tokenizer) -> None:
     async with serving(encoders.model("positions")) as gateway:
         found = await gateway.vectors("positions", TEXTS)
@@ -264,7 +270,7 @@ async def test_a_large_request(encoders: EncoderServer) -> None:
 def test_every_row_has_a_test() -> None:
     tested = {
         "nim", "vllm", "ensemble", "bge_py", "litellm", "jina_v3", "bert", "deploy", "gemma",
-        "positions", "fixed", "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker", "bert_cross",
-        "classes",
+        "positions", "fixed", "fixed_texts", "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker",
+        "bert_cross", "classes",
     }  # fmt: skip
     assert set(ROWS) == tested

@@ -115,6 +115,8 @@ async def test_dimensions_cut_vectors_to_length_1(world: Encoders) -> None:
         np.testing.assert_allclose(vector, first / np.linalg.norm(first), rtol=1e-6)
     whole = _vectors(await world.post(EMBEDDINGS, model="cut", input="abc"))
     assert whole == [_of("abc")]
+    unscaled = await world.post(EMBEDDINGS, model="cut", input="abc", dimensions=2, normalize=False)
+    assert _vectors(unscaled) == [_of("abc")[:2]]
     assert (await world.rejected(EMBEDDINGS, model="vectors", input="a", dimensions=2))[1] == "unsupported_parameter"
 
 
@@ -123,8 +125,7 @@ async def test_dimensions_of_every_model_are_up_to_its_own(world: Encoders, mode
     engine = world.by_name[model]
     for path, name in ((EMBEDDINGS, "embedding"), ("/pooling", "data")):
         answer = await world.post(path, model=model, input="abc", dimensions=4)
-        own = np.array(_of("abc"), np.float32)
-        np.testing.assert_allclose(answer["data"][0][name], own / np.linalg.norm(own) if model == "cut" else own)
+        assert answer["data"][0][name] == _of("abc"), "whole vectors are not scaled"
     assert engine.requests[-1].params.dimensions is None
     sent = len(engine.requests)
     param, code, message = await world.rejected(EMBEDDINGS, model=model, input="abc", dimensions=5)
@@ -201,7 +202,7 @@ async def test_a_prefix_is_never_cut(world: Encoders) -> None:
 
 
 async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
-    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG], truncation_side="left")
+    param, code, message = await world.rejected(EMBEDDINGS, model="vectors", input=["a", LONG])
     assert (param, code) == ("input[1]", "context_length_exceeded")
     assert message.startswith("prompt is too long: 1202 tokens > 1200 maximum")
     assert (await world.rejected(EMBEDDINGS, model="vectors", input=LONG))[0] == "input"
@@ -214,6 +215,9 @@ async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
         assert found[:2] == (name, "unsupported_parameter")
         assert "set tokenizer" in found[2]
     await world.post(EMBEDDINGS, model="counting", input="a", truncate="NONE")
+    for more in ({}, {"truncate": "NONE"}):  # a side of no cut
+        found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncation_side="left", **more)
+        assert found[:2] == ("truncation_side", "invalid_value")
 
 
 async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder: Path) -> None:
@@ -285,6 +289,22 @@ async def test_documents_are_cut_before_they_are_scored(world: Encoders) -> None
     assert {(item.text, item.pair) for item in world.by_name["ranks"].items()} == {("ab", "zz"), ("ab", "b")}
     assert answer["usage"]["total_tokens"] == 7
     assert answer["results"][1]["document"]["text"] == "zzaaa"
+
+
+async def test_documents_that_are_cut_twice_are_all_scored(world: Encoders) -> None:
+    """Whole they have more tokens than a request may have, but only what is left of them counts."""
+    documents = [f"{index:02}{'a' * 20_000}" for index in range(20)]
+    for fields in ({"truncate": "END"}, {"truncate": "START"}):
+        body: dict[str, Any] = {"query": "a", "documents": documents, "max_tokens_per_doc": 19_000, **fields}
+        answer = await world.post("/v1/rerank", model="ranks", **body)
+        assert sorted(each["index"] for each in answer["results"]) == list(range(20))
+        assert answer["usage"]["total_tokens"] == 20 * MOST_TOKENS
+    found = await world.rejected("/v1/rerank", model="ranks", **(body | {"documents": documents * 13}))
+    assert found[:2] == ("documents", "max_tokens_per_request")
+    found = await world.rejected(
+        "/v1/rerank", model="ranks", query="a", documents=["a", "\U0001f600"], max_tokens_per_doc=1
+    )
+    assert found[:2] == ("documents[1]", "context_length_exceeded")
 
 
 async def test_a_query_that_leaves_no_room_for_a_document_is_named(world: Encoders) -> None:
@@ -394,7 +414,9 @@ async def test_a_model_that_embeds_scores_by_cosine(world: Encoders, monkeypatch
         ({"text_1": "a", "text_2": ["b", LONG]}, "text_2[1]"),
     ]
     for texts, param in bad:
-        assert (await world.rejected("/v1/score", model="cut", **texts))[:2] == (param, "context_length_exceeded")
+        found = await world.rejected("/v1/score", model="cut", **texts)
+        assert (*found[:2], "'truncate'" in found[2]) == (param, "context_length_exceeded", True)
+        await world.post("/v1/score", model="cut", **texts, truncate="END")
     found = await world.rejected("/v1/score", model="cut", text_1="a", text_2="b", max_tokens_per_doc=1)
     assert found[:2] == ("max_tokens_per_doc", "unsupported_parameter")
     monkeypatch.setattr(world.by_name["cut"], "values", lambda item: [float(item.text != "bad"), 0, 0, 0])
@@ -455,6 +477,23 @@ async def test_the_document_that_fails_is_named(world: Encoders, monkeypatch: py
     monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
     found = await world.rejected("/v1/rerank", model="ranks", query="a", documents=["ab", "b", "x", "cde"])
     assert found == ("documents[2]", None, "No (documents[2]).")
+
+
+async def test_the_longer_text_of_a_pair_is_named_where_the_model_finds_it_too_long(
+    world: Encoders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(request: EncoderRequest) -> EncodedItems:
+        if any(len(f"{item.text}{item.pair}") > 20 for item in request.items):
+            raise EngineError(ErrorKind.CONTEXT_LENGTH, "No.")
+        return EncodedItems(np.ones((len(request.items), 1), np.float32))
+
+    monkeypatch.setattr(world.by_name["ranks"], "encode", fails)
+    for query, documents, named in (
+        ("a" * 21, ["ab", "b"], "query"),
+        ("a", ["ab", "b" * 21], "documents[1]"),
+    ):
+        found = await world.rejected("/v1/rerank", model="ranks", query=query, documents=documents)
+        assert (found[0], found[2]) == (named, f"No ({named}).")
 
 
 async def test_pooling_returns_vectors_and_scores(world: Encoders) -> None:

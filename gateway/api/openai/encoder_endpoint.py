@@ -25,7 +25,7 @@ from gateway.api.openai.parameters.check import ParameterPolicies
 from gateway.api.openai.request_body import read_request
 from gateway.api.openai.request_json import MOST_ITEMS, RequestBody
 from gateway.api.openai.validation import validated
-from gateway.generation import Capability, EngineError, too_many_tokens
+from gateway.generation import Capability, EngineError, ErrorKind, too_many_tokens
 from gateway.generation.engine import MalformedOutputError
 from gateway.http.access_log import RequestRecord, record_of
 from gateway.http.client_connection import ClientDisconnectedError, while_connected
@@ -140,12 +140,15 @@ async def _encoded(
         encoded = await encode(inputs, params, record.request_id, arrived)
     except InputTooLongError as error:
         cuts = encoder_capabilities(model)["truncate"].how != "impossible" and fields.truncation() == "none"
-        advice = "; shorten it, or set 'truncate' to 'END'." if cuts and not error.of_query else "; shorten it."
+        cuts = cuts and (model.task == "embed" or not error.of_query)  # of a pair that is read as one no query is cut
+        advice = "; shorten it, or set 'truncate' to 'END'." if cuts else "; shorten it."
         message = too_many_tokens(error.tokens, error.limit) + advice
         param = fields.path(error.index, of_query=error.of_query)
         raise BadRequestError(message, param=param, code="context_length_exceeded") from None
     except EngineError as error:
-        paths = [fields.path(index, of_query=first) for index, first in error.items]
+        if error.kind is ErrorKind.CONTEXT_LENGTH and model.task == "rerank":  # the model says not which text is long
+            error.items = [(index, len(inputs[index].text) > len(inputs[index].pair or "")) for index, _ in error.items]
+        paths = [*dict.fromkeys(fields.path(index, of_query=first) for index, first in error.items)]
         if paths:
             shown, more = first_of(paths, _MOST_NAMED)
             error.message = f"{error.message.rstrip('.')} ({' '.join([', '.join(shown), more]).rstrip()})."
@@ -212,6 +215,9 @@ def _check(fields: EncoderFields, model: EncoderModel) -> list[str]:
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
+    if fields.truncation_side is not None and fields.truncation() == "none":
+        message = "'truncation_side' has no effect without 'truncate_prompt_tokens' or 'truncate'."
+        raise BadRequestError(message, param="truncation_side", code="invalid_value")
     own = fields.input_type
     if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:
         names = ", ".join(map(repr, sorted(encoder.input_types)))

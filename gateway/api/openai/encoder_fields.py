@@ -188,14 +188,14 @@ class VectorFields(InputFields):
             MalformedOutputError: the model returned another number of dimensions, or zeros only.
         """
         vectors, width = encoded.values, encoded.values.shape[1]
-        cuts = self.dimensions is not None and model.capabilities["dimensions"].how == "emulated"
-        if self.dimensions is not None and self.dimensions != width:
-            if not cuts or self.dimensions > width:
-                detail = f"{width} dimensions, not {self.dimensions}"
+        asked = self.dimensions or width
+        if asked != width:
+            if asked > width or model.capabilities["dimensions"].how != "emulated":
+                detail = f"{width} dimensions, not {asked}"
                 raise MalformedOutputError(detail, f"The model returned vectors with {detail}.")
-            vectors = vectors[:, : self.dimensions]
-        if cuts or self.normalize:
-            vectors = unit_rows(vectors)
+            vectors = vectors[:, :asked]
+        if asked != width or self.normalize:
+            vectors = vectors if self.normalize is False else unit_rows(vectors)
             if not vectors.any(axis=1).all():
                 raise MalformedOutputError("zeros", "The model returned a vector of zeros.")
         vectors = np.ascontiguousarray(vectors, "<f4")

@@ -17,6 +17,8 @@ Truncation = Literal["none", "start", "end"]
 """The side on which a text that is too long is cut; ``none``: it is rejected."""
 
 _PADS = "[PAD]", "<pad>"
+_BEHIND_PADDING = {"camembert", "longformer", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl"}
+"""Kinds of models whose positions count from the padding id + 1."""
 _ALWAYS_COUNTED = 65536  # characters of an input, which may have few tokens: normalizers drop spaces
 
 
@@ -30,6 +32,7 @@ class EncoderInput:
         ids: token ids of the text or the pair with its special tokens; empty where no tokenizer is known.
         type_ids: for each id 0 in the first text and 1 in the second.
         prefix: characters at the beginning of ``text`` that are not cut.
+        position: the position of the first token.
     """
 
     text: str
@@ -37,6 +40,7 @@ class EncoderInput:
     ids: Sequence[int] = ()
     type_ids: Sequence[int] = ()
     prefix: int = 0
+    position: int = 0
 
 
 class InputTooLongError(Exception):
@@ -76,6 +80,7 @@ class EncoderTokenizer:
         self.vocab_size = tokenizer.vocab_size
         self._longest_token = tokenizer.longest_token
         self.pad_id = _pad_id(tokenizer)
+        self._position = self.pad_id + 1 if tokenizer.model_type in _BEHIND_PADDING else 0
 
     @classmethod
     def from_folder(cls, folder: Path) -> EncoderTokenizer:
@@ -109,26 +114,36 @@ class EncoderTokenizer:
         Raises:
             InputTooLongError: an input is longer, and must not or cannot be cut.
         """
-        if document_tokens is not None:
-            room = document_tokens + self.special_tokens(pair=False)
-            alone = [EncoderInput(each.pair or "") for each in inputs]
-            documents = self.tokenize(alone, room, "end", total=total, stopped=stopped)
-            inputs = [EncoderInput(each.text, cut.text) for each, cut in zip(inputs, documents, strict=False)]
+        room = (document_tokens or 0) + self.special_tokens(pair=False)
         found: list[EncoderInput] = []
         count = 0
         for index, given in enumerate(inputs):
             if count > total or stopped():
                 break
-            each, encoding = given, None
-            if not given.ids:
-                rough = self._roughly_cut(index, given, most or total, truncation, stopped)
-                encoding = self._encode(rough.text, rough.pair)
-                each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
-            if most is not None and len(each.ids) > most:
-                each = self._cut(index, each, encoding, most, truncation)
-            count += len(each.ids)
-            found.append(each)
+            each = given
+            if document_tokens is not None and (truncation == "start" or document_tokens < (most or total)):
+                alone = EncoderInput(given.pair or "")
+                each = EncoderInput(given.text, self._tokenized(index, alone, room, "end", stopped).text)
+            found.append(self._tokenized(index, each, most, truncation, stopped, total))
+            count += len(found[-1].ids)
         return found
+
+    def _tokenized(
+        self,
+        index: int,
+        given: EncoderInput,
+        most: int | None,
+        truncation: Truncation,
+        stopped: Callable[[], bool],
+        total: int = 0,
+    ) -> EncoderInput:
+        """Add token ids to one input of at most ``most`` tokens; without it ``total`` bounds what is read."""
+        each, encoding = dataclasses.replace(given, position=self._position), None
+        if not given.ids:
+            rough = self._roughly_cut(index, each, most or total, truncation, stopped)
+            encoding = self._encode(rough.text, rough.pair)
+            each = dataclasses.replace(rough, ids=encoding.ids, type_ids=encoding.type_ids)
+        return each if most is None or len(each.ids) <= most else self._cut(index, each, encoding, most, truncation)
 
     def _encode(self, text: str, pair: str | None) -> tokenizers.Encoding:
         """Tokenize one input, as a batch of one: other threads run meanwhile."""

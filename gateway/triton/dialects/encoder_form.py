@@ -19,6 +19,7 @@ _INTEGERS: Final = {
     f"{sign}INT{8 * size}": f"<{sign or 'i'}{size}".lower() for sign in ("", "U") for size in (1, 2, 4, 8)
 }
 NUMPY_TYPES: Final = {**_FLOATS, **_INTEGERS, "BOOL": "?"}
+_IDS: Final = ("INT32", "INT64", "UINT32", "UINT64")
 _COUNTS: Final = ("token_count", "token_counts", "num_input_tokens", "prompt_tokens")
 _WIDTHS: Final = ("dim", "dims", "dimension")
 _HIDDEN_BYTES: Final = 32 * 2**20  # of the vectors of all tokens, in one response
@@ -33,12 +34,12 @@ _NAMES: Final[Mapping[str, EncoderTensor]] = {
 
 InputKind = Literal["text", "pair", "query", "ids", "json"]
 """Forms of a request: a text or a pair of texts for each item; one query and its documents; token ids; vLLM's JSON."""
-_KINDS: Final[Mapping[InputKind, set[EncoderTensor]]] = {
-    "json": {"embedding_request"},
-    "ids": {"input_ids"},
-    "query": {"query", "document"},
-    "pair": {"pair"},
-    "text": {"text"},
+_KINDS: Final[Mapping[InputKind, Sequence[EncoderTensor]]] = {
+    "json": ["embedding_request"],
+    "ids": ["input_ids"],
+    "query": ["query", "document"],
+    "pair": ["pair"],
+    "text": ["text"],
 }
 
 
@@ -102,12 +103,12 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     width = _integers(model, _WIDTHS)
     dimensions = None if input_kind == "json" or width else _declared(model, output)
     number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
-    ids = model.dims.get(tensors.get("input_ids", ""), ())
-    rows = ids[0] if not model.batched and len(ids) == 2 and ids[0] > 1 else None
+    rows = _fixed_rows(model, input_kind, tensors[_KINDS[input_kind][-1]], order)
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
+    most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
         input_kind, tensors, output, order, count, width, hidden,
-        most_items=min(settings.batch or rows or (1 if one_by_one else model.batch_size), rows or 4096),
+        most_items=1 if input_kind == "json" else min(most_items, rows or 4096),  # vLLM's request has one text
         rows=rows,
         most_tokens=max(1, min(settings.batch_tokens, bound)),
         length=_declared(model, tensors.get("input_ids", "")),
@@ -116,7 +117,17 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
 
 
 def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
-    return next((kind for kind, needed in _KINDS.items() if needed <= {*tensors}), None)
+    return next((kind for kind, needed in _KINDS.items() if {*needed} <= {*tensors}), None)
+
+
+def _fixed_rows(model: ModelView, input_kind: InputKind, name: str, order: str | None) -> int | None:
+    """The items of each request, where the input that holds them declares their number instead of batches."""
+    dims, least = model.dims.get(name, ()), 1 if input_kind in ("text", "query") else 2
+    if model.batched or len(dims) < least or dims[0] < 2:
+        return None
+    if order is not None:
+        raise DiscoveryError(f"input {name} of model {model.name!r} has {dims[0]} rows, which {order} would sort")
+    return dims[0]
 
 
 def _declared(model: ModelView, tensor: str) -> int | None:
@@ -136,7 +147,8 @@ def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> No
     for content, name in tensors.items():
         what = f"input {name} of model {model.name!r} has"
         datatype, dims = model.datatypes.get(name), list(model.dims.get(name, ()))
-        if datatype is not None and datatype not in (NUMPY_TYPES if content in _TOKENS else ("BYTES",)):
+        sent = NUMPY_TYPES if content == "attention_mask" else _IDS if content in _TOKENS else ("BYTES",)
+        if datatype is not None and datatype not in sent:
             raise DiscoveryError(f"{what} the type {datatype}, which the gateway does not send as {content}")
         if len(dims) + model.batched > 2:
             raise DiscoveryError(f"{what} the dimensions {dims}, one more than the gateway sends")
@@ -152,8 +164,8 @@ def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settin
     unfilled = sorted(model.required - set(tensors.values()) - always)
     if unfilled:
         raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; give their "
-            "values in encoder.inputs"
+            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; name them in "
+            "encoder.tensors by their content, or give a value for all requests in encoder.inputs"
         )
 
 

@@ -15,6 +15,7 @@ from tritonclient.grpc import service_pb2
 from gateway.generation.encoder import EncoderRequest
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.settings.encoder_settings import Constant, EncoderSettings, EncoderTensor, InputTypeSettings
+from gateway.text.tokens.encoder_tokenizer import EncoderInput
 from gateway.triton.dialects.encoder_form import ASKS_COUNT, NUMPY_TYPES, EncoderForm
 from gateway.triton.model_view import ModelView
 
@@ -30,15 +31,16 @@ def write_request(
     wire.parameters["triton_enable_empty_final_response"].bool_param = True
     for name in filter(None, (form.output, form.order, form.count, form.width)):
         wire.outputs.add(name=name)
-    for content, values in _inputs(request, model, form).items():
+    items = [*request.items, *[request.items[0]] * ((form.rows or 0) - len(request.items))]
+    for content, values in _inputs(items, request, model, form).items():
         if content in form.tensors:
             _put(wire, model, form.tensors[content], values)
     used = params.input_type or settings.default_input_type
     own = settings.input_types.get(used or "", InputTypeSettings())
     counted = {ASKS_COUNT: True} if form.input_kind == "json" and form.count and ASKS_COUNT in model.inputs else {}
-    rows = [len(request.items)] if model.batched else []
     for name, value in {**counted, **settings.inputs, **own.inputs}.items():
-        shape = [*rows, *(max(dim, 1) for dim in model.dims.get(name, (1,)))]
+        first, *others = *([-1] if model.batched else []), *model.dims.get(name, (1,))
+        shape = [len(items) if first < 0 else first, *(max(dim, 1) for dim in others)]
         _put(wire, model, name, np.full(shape, value, NUMPY_TYPES.get(model.datatypes.get(name, ""), object)))
     fields = {"input_type": used, "truncate": params.truncate.upper(), "dimensions": params.dimensions}
     given: dict[str, Constant | None] = {**settings.parameters, **own.parameters}
@@ -48,12 +50,13 @@ def write_request(
     return wire
 
 
-def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
+def _inputs(
+    items: Sequence[EncoderInput], request: EncoderRequest, model: ModelView, form: EncoderForm
+) -> dict[EncoderTensor, NDArray[Any]]:
     """The inputs by their content, each with a row for each item, or for each query of a model without batches."""
-    items = request.items
     texts = np.array([(item.text, item.pair or "") for item in items], object)
     if form.input_kind == "ids":
-        return _token_ids(request, form)
+        return _token_ids(items, request.pad_id, form)
     if form.input_kind == "json":
         size = request.params.dimensions
         asked = {"input": items[0].text, "pooling_params": {} if size is None else {"dimensions": [size]}}
@@ -66,9 +69,8 @@ def _inputs(request: EncoderRequest, model: ModelView, form: EncoderForm) -> dic
     return {"text": queries, "pair": texts, "query": queries, "document": texts[:, 1:]}
 
 
-def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
+def _token_ids(items: Sequence[EncoderInput], pad_id: int, form: EncoderForm) -> dict[EncoderTensor, NDArray[Any]]:
     """Token ids, padded at the end to the longest or the model's fixed length, which the attention mask hides."""
-    items = [*request.items, *[request.items[0]] * ((form.rows or 0) - len(request.items))]
     lengths = np.array([len(item.ids) for item in items])
     mask = np.arange(form.length or lengths.max()) < lengths[:, None]
 
@@ -78,9 +80,9 @@ def _token_ids(request: EncoderRequest, form: EncoderForm) -> dict[EncoderTensor
         return found
 
     found: dict[EncoderTensor, NDArray[Any]] = {
-        "input_ids": padded((item.ids for item in items), request.pad_id),
+        "input_ids": padded((item.ids for item in items), pad_id),
         "attention_mask": mask,
-        "position_ids": np.broadcast_to(np.arange(mask.shape[1]), mask.shape),
+        "position_ids": np.where(mask, np.arange(mask.shape[1]) + items[0].position, max(items[0].position - 1, 0)),
     }
     if "token_type_ids" in form.tensors:
         found["token_type_ids"] = padded((item.type_ids for item in items), 0)

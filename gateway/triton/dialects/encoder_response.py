@@ -34,15 +34,15 @@ def read_response(
         MalformedOutputError: it is not one of the form.
     """
     rows = len(request.items)
-    read = _outputs(response)
-    outputs = {name: each[:rows] if np.shape(each)[:1] == (form.rows,) else each for name, each in read}
-    raw = outputs.get(form.output)
+    read = dict(_outputs(response))
+    outputs = {name: each[:rows] if np.shape(each)[:1] == (form.rows,) else each for name, each in read.items()}
+    raw = read.get(form.output)
     if raw is None:
         raise MalformedOutputError(f"the output {form.output} is missing")
     values = _vectors_of_json(raw) if form.input_kind == "json" else raw
     if not isinstance(values, np.ndarray) or not values.size:
         raise MalformedOutputError(f"{form.output} is not {rows} rows of numbers")
-    values = _rows(values, rows, form, outputs.get(form.width or ""))
+    values = _rows(values, form.rows or rows, form, read.get(form.width or ""))[:rows]
     if form.hidden:
         values = _pooled(values, request.items, form, settings.pooling)
     if form.hidden if settings.normalize is None else settings.normalize:

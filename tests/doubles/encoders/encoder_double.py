@@ -107,7 +107,7 @@ class EncoderDouble:
         """The texts of the request, or what stands for those that came as token ids, as the model reads them."""
         if "input_ids" in tensors:
             ids, mask, kinds = _ids(tensors)
-            if "position_ids" in tensors and not (tensors["position_ids"] == np.arange(ids.shape[1])).all():
+            if "position_ids" in tensors and not (tensors["position_ids"] == np.arange(ids.shape[1]))[mask].all():
                 raise ValueError("positions that do not count from 0")
             return [
                 tokens_of(row[on].tolist(), kind[on].tolist()) for row, kind, on in zip(ids, kinds, mask, strict=True)
