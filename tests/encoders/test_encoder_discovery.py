@@ -187,7 +187,7 @@ async def test_only_logits_become_probabilities(
 
 
 def test_documents_of_a_fixed_number_cannot_be_sorted(tmp_path: Path) -> None:
-    """The places of padding would stand among theirs."""
+    """The sorted places would include those of the padding."""
     view = _view(tmp_path, Row("query STRING 1, passage STRING 4", "index INT32 4, logit FP32 4", {}, batch=0))
     with pytest.raises(DiscoveryError, match="input passage of model 'model' has 4 rows, which index would sort"):
         read_form(view, EncoderSettings())

@@ -241,7 +241,7 @@ def test_nothing_survives_a_killed_supervisor(environ: dict[str, str], tiny_mode
     assert regions(name) == []
     assert run(environ, "down", "--port", str(port)).stdout.startswith("Nothing to stop")
     if stage == "ready":
-        with foreground(environ, port, tiny_model_dir):  # what it left behind is in nobody's way
+        with foreground(environ, port, tiny_model_dir):  # a second start is not disturbed by what the first one left
             pass
 
 
