@@ -19,7 +19,7 @@ from tests.tiny_model import write_tiny_model
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-_PROBE = ("a", 1)  # prompt and limit
+_PROBES = (("a", 1), ("<s> a", 1))  # prompt, as either tokenizer spells it, and limit
 _TIMEOUT_S = 20.0
 _POLL_S = 0.01
 
@@ -112,7 +112,7 @@ class Playing:
         """
         # What began before the last `play` tells only of its end. BLS gives requests, probes too, ids of its own.
         entries = [entry for entry in self._entries() if not entry.get("id", "probe-").startswith("probe-")]
-        return [entry for entry in entries if (entry.get("prompt"), entry.get("max_tokens")) != _PROBE]
+        return [entry for entry in entries if (entry.get("prompt"), entry.get("max_tokens")) not in _PROBES]
 
     def requests_with(self, field: str) -> list[dict[str, Any]]:
         """The requests whose entries have a field, once there is one."""
