@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
+
+import anyio
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.generation.health import Belief, EngineHealth
@@ -14,10 +17,14 @@ from gateway.telemetry.supervision import end_tasks, keep_running
 _LOG = logging.getLogger(__name__)
 
 _PROBE_S = 3600.0  # its health gives a probe up before
+_LOOKS = 4  # at completed requests, within the time of a probe
 _REFUSALS = (ErrorKind.INVALID_REQUEST, ErrorKind.CONTEXT_LENGTH)  # of the probe itself, by an engine that works
 
 Probe = Callable[[float], Awaitable[EngineError | None]]
 """Asks for one token, with a deadline in seconds; returns the failure, or raises it where Triton is gone."""
+
+Completed = Callable[[], Awaitable[int]]
+"""Counts the requests that the engine has completed, of all clients; raises ``EngineError``."""
 
 
 class EngineWatch:
@@ -26,12 +33,14 @@ class EngineWatch:
     Args:
         health: health of the engine.
         probe: sends a probe.
+        completed: counts the completed requests.
         whose: fields for the log.
     """
 
-    def __init__(self, health: EngineHealth, probe: Probe, whose: Mapping[str, str]) -> None:
+    def __init__(self, health: EngineHealth, probe: Probe, completed: Completed, whose: Mapping[str, str]) -> None:
         self._health = health
         self._probe = probe
+        self._completed = completed
         self._whose = whose
         self._look = asyncio.Event()
         self._share = 0.0  # of failed requests, as last reported
@@ -73,6 +82,22 @@ class EngineWatch:
                 await asyncio.wait((inquiry,))
 
     async def _ask(self) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._give_time)
+            await self._await_probe()
+            group.cancel_scope.cancel()
+
+    async def _give_time(self) -> None:
+        """Start the time of the probe again whenever the engine has completed requests, which were before it."""
+        known: int | None = None
+        while True:
+            await anyio.sleep(self._health.limit_s / _LOOKS)
+            with contextlib.suppress(EngineError):
+                before, known = known, await self._completed()
+                if before is not None and known > before:
+                    self._health.probe_sent()
+
+    async def _await_probe(self) -> None:
         try:
             failure = await self._probe(_PROBE_S)
         except EngineError as error:

@@ -301,7 +301,8 @@ class TritonBackend:
                 raise
             delay = _FIRST_RETRY_S
             self._gain(discovered, connection.transport.name)
-            async with EngineWatch(self.health, discovered.probe, self._whose()):
+            completed = functools.partial(client.completed, discovered.engine.features.model)
+            async with EngineWatch(self.health, discovered.probe, completed, self._whose()):
                 lost = await self._until_lost(client, connection, discovered.models)
             if lost is not None:
                 self._lose(str(lost), lost.state)

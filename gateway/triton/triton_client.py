@@ -66,6 +66,11 @@ class TritonClient:
         response = await self._call(self._stub.ModelConfig, service_pb2.ModelConfigRequest(name=model))
         return cast("model_config_pb2.ModelConfig", response.config)
 
+    async def completed(self, model: str) -> int:
+        """Count the requests that the model has completed, of all clients."""
+        response = await self._call(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model))
+        return sum(each.inference_stats.success.count for each in response.model_stats)
+
     async def repository(self) -> dict[str, ModelState]:
         """Read the state of each model of the repository by name, loaded or not."""
         response = await self._call(self._stub.RepositoryIndex, service_pb2.RepositoryIndexRequest())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import yaml
+from tritonclient.grpc import InferenceServerClient, InferInput
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
@@ -47,10 +50,12 @@ execute = TritonPythonModel.execute
 def held(self, requests):
     while os.path.exists(os.environ["HELD"]):
         time.sleep(0.01)
+    if os.path.exists(os.environ["HELD"] + ".slow"):
+        time.sleep(1)
     return execute(self, requests)
 TritonPythonModel.execute = held
 """
-"""Lets the model wait for as long as there is a file."""
+"""Lets the model wait for as long as there is a file, and a second for each batch while there is another."""
 
 
 @contextlib.contextmanager
@@ -93,6 +98,21 @@ def test_all_minilm_hangs_and_is_killed(repository: Path, tmp_path: Path) -> Non
         kill_stub(triton, EMBEDDING)
         assert _embed(gateway).status_code in (500, 503)
         assert _told(gateway, 503)["state"] == "failing"
+
+
+def test_all_minilm_that_is_busy_with_requests_of_others_is_ready(repository: Path, tmp_path: Path) -> None:
+    with _all_minilm(repository, tmp_path) as (triton, gateway), InferenceServerClient(triton.grpc_url) as other:
+        text = InferInput("text", [64, 1], "BYTES")  # a full batch: Triton joins no two of them
+        text.set_data_from_numpy(np.array([[b"a"]] * 64, dtype=np.object_))
+        assert _embed(gateway).status_code == 200
+        (tmp_path / "held.slow").touch()
+        answers = [queue.SimpleQueue[Any]() for _ in range(12)]
+        for answer in answers:
+            other.async_infer(EMBEDDING, [text], lambda _, error, answer=answer: answer.put(error))
+        assert [answer.get(timeout=60) for answer in answers] == [None] * len(answers)
+        (tmp_path / "held.slow").unlink()
+        assert _told(gateway, 200)["state"] == "ready"
+        assert "engine_stalled" not in "".join(gateway.log_lines())
 
 
 def test_all_minilm_without_its_folder_fails_every_request(repository: Path, tmp_path: Path) -> None:

@@ -156,6 +156,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         garbled_checks: how many of the next ones are answered with bytes that cannot be decoded, as by a broken proxy.
         unloaded: models of the repository that are not loaded, with what the index says of them.
         index: whether it answers requests for the index.
+        completed: returns how many requests of any client it has completed; None: it does not say.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
         self.checks = self.slow_checks = self.garbled_checks = 0
         self.unloaded: dict[str, str] = {}
         self.index = True
+        self.completed: Callable[[], int] | None = None
         self._changed = asyncio.Event()
         self._server: Any = None
         self._settings: dict[str, Any] = server
@@ -248,6 +250,14 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
                 grpc.StatusCode.INVALID_ARGUMENT, f"Request for unknown model: '{request.name}' is not found"
             )
         return service_pb2.ModelConfigResponse(config=self.configs[request.name])
+
+    async def ModelStatistics(self, request: Any, context: Any) -> Any:  # noqa: N802
+        if self.completed is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+            return None
+        response = service_pb2.ModelStatisticsResponse()
+        response.model_stats.add(name=request.name, version="1").inference_stats.success.count = self.completed()
+        return response
 
     async def RepositoryIndex(self, _request: Any, context: Any) -> Any:  # noqa: N802
         if not self.index:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -135,6 +136,24 @@ async def test_probes_do_not_pile_up(start: Start) -> None:
     took = time.perf_counter() - begun
     assert took >= STALL_S * (1 + 1 + 2 + 4) - 0.05, "each has twice as long as the one before it"
     assert most <= 2, "one that is being cancelled, and the next"
+
+
+async def test_a_probe_that_waits_behind_requests_of_other_clients_is_no_stall(start: Start) -> None:
+    situation = await start(1)
+    counts = itertools.count()
+    enough = asyncio.Event()
+
+    def completed() -> int:
+        count = next(counts)
+        if count == 8:
+            enough.set()
+        return min(count, 8)
+
+    situation.server.script, situation.server.completed = _silence, completed
+    situation.stall()
+    await asyncio.wait_for(enough.wait(), 10)  # twice as long as a probe may take
+    assert situation.states == ["suspect"]
+    await situation.until("stalled")
 
 
 async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
