@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from compose_project import ROOT
 from docker_engine import Engine
+
+from tests.release.conftest import build_archives
 
 IMAGE = "gateway-compose-test-wheel"
 DOCKERFILE = """
@@ -45,8 +46,7 @@ echo all of it works
 def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image with the wheel, whose build saw nothing else of the project but the pins."""
     folder = tmp_path_factory.mktemp("context")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    build_archives(tmp_path_factory.mktemp("source"), folder)
     shutil.copy(ROOT / "requirements" / "dev.txt", folder / "requirements.txt")
     shutil.copy(ROOT / "tests" / "tiny_model.py", folder)
     (folder / "Dockerfile").write_text(DOCKERFILE)

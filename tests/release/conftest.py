@@ -52,10 +52,13 @@ class Installed:
         return self.folder / "bin" / "python"
 
 
-@pytest.fixture(scope="session")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """The source archive, and the wheel that is built from it as pip would build it; nothing is fetched."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+def build_archives(source: Path, built: Path) -> Archives:
+    """Build the source archive, and from it the wheel as pip would build it; nothing is fetched, or left in the tree.
+
+    Args:
+        source: an empty folder for a copy of the sources.
+        built: where the archives come to lie.
+    """
     for name in _SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -67,6 +70,12 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
     assert "would be ignored" not in done.stdout  # setuptools, of data that it takes for packages
     (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
     return Archives(sdist, wheel)
+
+
+@pytest.fixture(scope="session")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
+    """Those of this tree."""
+    return build_archives(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="session")
