@@ -111,14 +111,13 @@ async def _until_gone(references: list[weakref.ref[object]]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("reloads", [10, 100])
-async def test_memory_stays_flat_over_reloads(tmp_path: Path, reloads: int) -> None:
+async def test_memory_stays_flat_over_reloads(tmp_path: Path) -> None:
     tokenizer = _large(write_tokenizer(tmp_path / "large"))
     with stack(tmp_path, 1, model={"tokenizer": str(tokenizer)}, paced={"token_s": 0.0}) as running:
         settings = yaml.safe_load((tmp_path / "gateway.yaml").read_text())
         async with running.client() as client:
             held = []
-            for reload in range(1, reloads + 1):
+            for reload in range(1, 41):
                 settings["models"][0]["max_stops"] = 4 + reload % 2
                 (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
                 running.gateway.signal(signal.SIGHUP)

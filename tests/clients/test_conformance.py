@@ -40,6 +40,7 @@ def test_nothing_is_untrue_of_this_gateway(tiny_gateway: GatewayProcess) -> None
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # by both paths, see above, with the tiny model
 def test_all_is_true_of_this_gateway_with_a_model_that_makes_sense(gateway: GatewayProcess) -> None:
     found = run(gateway.url, MODEL)
     assert names(found, Verdict.UNTRUE) == {}

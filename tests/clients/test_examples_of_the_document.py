@@ -17,6 +17,7 @@ def test_every_example_is_served(tiny_gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("gateway", ["tokens"], indirect=True)  # by both paths, see above, with the tiny model
 def test_every_example_is_served_by_a_model_of_sense(gateway: GatewayProcess) -> None:
     """Its answers are shorter than the limits."""
     ask_for_each(gateway)

@@ -82,8 +82,7 @@ async def flood(running: Stack, count: int, tokens: int = TOKENS, **more: Any) -
                 _, left = await asyncio.wait(left, timeout=0.5)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("pause_s", [0, 0.05, 0.4])
+@pytest.mark.parametrize(("workers", "pause_s"), [(1, 0), (4, 0.4)])
 async def test_a_polite_client_does_not_notice_a_flood(tmp_path: Path, workers: int, pause_s: float) -> None:
     with fair_stack(tmp_path, workers) as running:
         async with running.client() as client:
@@ -112,7 +111,7 @@ async def test_a_polite_client_waits_for_one_turn_of_other_floods_at_most(
             idle = await polite(client, 3)
             async with flood(running, count, **body) as outcomes:
                 await running.until(lambda: _waiting(running) >= 100)
-                flooded = await polite(client, 9, 0.4)
+                flooded = await polite(client, 5, 0.4)
         assert all(outcome.whole and not outcome.wrong for outcome in [*idle, *flooded])
         waits = [outcome.took - p50(idle) for outcome in flooded]
         assert (statistics.median(waits) if "n" in body else max(waits)) < slower_s, waits
@@ -123,15 +122,14 @@ def _waiting(running: Stack) -> float:
     return running.gateway.metric("gateway_generations_waiting")
 
 
-@pytest.mark.parametrize("seconds", [10, 30])
-async def test_ten_times_overload_costs_no_capacity(tmp_path: Path, seconds: float) -> None:
+async def test_ten_times_overload_costs_no_capacity(tmp_path: Path) -> None:
     """The queue is bounded in time, so that those who are served are served soon; others are told when to come."""
     with fair_stack(tmp_path, 2, max_wait_s=3, max_waiting=200) as running:
         async with flood(running, 10 * SLOTS) as outcomes:
             await running.until(lambda: _waiting(running) >= 5 * SLOTS)
             given = running.gateway.metric("gateway_completion_tokens_total")
             began = asyncio.get_running_loop().time()
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(10)
             took = asyncio.get_running_loop().time() - began
             goodput = (running.gateway.metric("gateway_completion_tokens_total") - given) / took
             ended = list(outcomes)
