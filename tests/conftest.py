@@ -190,6 +190,7 @@ def _log_of(value: object) -> str | None:
         value = value.triton
     if isinstance(value, TritonServer):
         return value.log()
+    value = getattr(value, "gateway", value)  # of a fixture that has one
     return "\n".join(value.log_lines()) if isinstance(value, GatewayProcess) and value.log.exists() else None
 
 

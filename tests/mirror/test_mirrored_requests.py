@@ -82,15 +82,17 @@ def test_copies_are_seen_in_metrics_and_in_no_access_log(pair: Mirrored) -> None
 
 
 def test_a_second_model_that_fails_hangs_or_talks_nonsense_changes_no_answer(pair: Mirrored) -> None:
+    before = pair.report()["requests"]["sent"]
     wanted = events(pair.chat(temperature=0, stream=True))
+    sent = pair.copied(before + 1)["requests"]["sent"]
     rows = 0
     for mode in ("failing", "corrupt", "spoiled", "well"):
-        sent = pair.report()["requests"]["sent"]
         pair.second.set(mode)
         answers = [pair.chat(temperature=0, stream=True) for _ in range(8)]
         assert [events(each) for each in answers] == [wanted] * 8
         assert all(each.text.endswith("data: [DONE]\n\n") for each in answers)
         found = pair.copied(sent + 8)
+        sent = found["requests"]["sent"]
         if mode == "failing":
             assert found["requests"]["refused_by_b"] == 8
             assert found["rows"][-1]["b"]["status"] == 500

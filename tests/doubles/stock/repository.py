@@ -60,14 +60,15 @@ class Stock:
     def name(self, model: str) -> str:
         """The name of one of its models, by the stock name: others that differ in nothing have the same.
 
-        A model that is called by several repositories of a server is loaded once, which saves seconds.
+        A model that is called by several repositories of a server is loaded once, which saves seconds. But Triton
+        loads it again for another ensemble, so that of those that are asked for together each has its own.
         """
         options = {
             "sp": self.spelling == "sentencepiece",
             "unary": not self.decoupled and model not in _TEXT_STEPS,
             "special": not self.skip_special_tokens and model != "preprocessing",
             "bare": not self.add_special_tokens and model != "postprocessing",
-            "guided": self.guided and model not in _TEXT_STEPS,
+            "guided": self.guided,
             "excludes": self.exclude_input and model not in _TEXT_STEPS,
             "normalizes": self.normalizes and model not in _TEXT_STEPS,
         }
