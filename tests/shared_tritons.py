@@ -1,7 +1,7 @@
 """The Tritons that all tests of a process share, and a new start of one that died or hangs.
 
-A cancel that meets the end of its stream can kill Triton 2.51, or stop all its streams (docs/contributing/wire-contract.md, 9.1, row 7), and
-tests of clients that leave have to cancel.
+A cancel that meets the end of its stream can kill Triton 2.51, or stop all its streams
+(docs/contributing/wire-contract.md, 9.1, row 7), and tests of clients that leave have to cancel.
 """
 
 from __future__ import annotations

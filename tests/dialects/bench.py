@@ -67,7 +67,7 @@ class Bench:
         self.gateway.start()
         # One for all calls, without certificates: to load those takes more than a call.
         self.http = httpx.Client(base_url=self.gateway.url, timeout=60, verify=False)
-        self.openai = OpenAI(base_url=f"{self.gateway.url}/v1", api_key="-", max_retries=0)
+        self.openai = OpenAI(base_url=f"{self.gateway.url}/v1", api_key="-", max_retries=0, timeout=60)
         return self
 
     def __exit__(self, *_exc: object) -> None:
