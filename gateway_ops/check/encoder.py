@@ -234,7 +234,7 @@ async def find_task(url: str, model: str) -> Task:
     if (named := hints.parameter(view, "task")) in get_args(Task):  # as `gateway repo --model-dir` writes it
         return cast("Task", named)
     form = read_form(view, EncoderSettings())
-    if form.input_kind in ("query", "pair") or (form.input_kind == "ids" and view.dims[form.output][-1:] == (1,)):
+    if form.input_kind in ("query", "pair") or (form.input_kind == "ids" and form.dimensions == 1):
         return "rerank"
     if form.hidden or "embed" in form.output.lower():
         return "embed"

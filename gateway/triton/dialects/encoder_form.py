@@ -101,9 +101,11 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     order = "index" if input_kind == "query" and "index" in model.outputs else None
     one_by_one = input_kind == "json" or not model.batched or (hidden and input_kind != "ids")
     width = _integers(model, _WIDTHS)
-    dimensions = None if input_kind == "json" or width else _declared(model, output)
-    number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
     rows = _fixed_rows(model, input_kind, tensors[_KINDS[input_kind][-1]], order)
+    dimensions = None if input_kind == "json" or width else _declared(model, output)
+    if dimensions and rows and len(model.dims[output]) == 1:  # one vector has the numbers of all rows
+        dimensions //= rows
+    number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
     return EncoderForm(
