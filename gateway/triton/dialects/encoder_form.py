@@ -97,6 +97,8 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     output = _output(model, settings, input_kind)
     hidden = _has_token_vectors(model, tensors, output)
     counts = input_kind != "json" or ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
+    if settings.count:
+        _check_output(model, "encoder.count", settings.count, _INTEGERS)
     count = settings.count or (_integers(model, _COUNTS) if counts else None)
     order = "index" if input_kind == "query" and "index" in model.outputs else None
     one_by_one = input_kind == "json" or not model.batched or (hidden and input_kind != "ids")
@@ -108,7 +110,7 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
-    return EncoderForm(
+    form = EncoderForm(
         input_kind, tensors, output, order, count, width, hidden,
         most_items=1 if input_kind == "json" else min(most_items, rows or 4096),  # vLLM's request has one text
         rows=rows,
@@ -116,6 +118,8 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
         length=_declared(model, tensors.get("input_ids", "")),
         dimensions=dimensions,
     )  # fmt: skip
+    _check_dimensions(model, form)
+    return form
 
 
 def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
@@ -154,6 +158,27 @@ def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> No
             raise DiscoveryError(f"{what} the type {datatype}, which the gateway does not send as {content}")
         if len(dims) + model.batched > 2:
             raise DiscoveryError(f"{what} the dimensions {dims}, one more than the gateway sends")
+
+
+def _check_output(model: ModelView, setting: str, name: str, types: Collection[str]) -> None:
+    """Reject an output that the model lacks, or that has another type."""
+    if model.answered.get(name) not in types:
+        outputs = ", ".join(f"{each} {model.answered.get(each)}" for each in sorted(model.outputs))
+        wanted = f"{name!r} of type {' or '.join(types)}"
+        raise DiscoveryError(f"{setting}: model {model.name!r} has no output {wanted}; its outputs are {outputs}")
+
+
+def _check_dimensions(model: ModelView, form: EncoderForm) -> None:
+    """Reject outputs whose dimensions are not those of a vector, or a count, for each item."""
+    dims, rows = model.dims.get(form.output, ()), form.rows or 1
+    outer = [*([-1] if model.batched else []), *dims][: -2 if form.hidden else -1]
+    even = outer or form.hidden or max(0, 0, *dims) % rows == 0  # else one vector has the numbers of all items
+    vectors = {*outer[:1]} <= {-1, rows} and {*outer[1:]} <= {1} and even
+    counts = {*model.dims.get(form.count or "", ())} <= {-1, 1, rows}
+    for name, fits in ((form.output, vectors or form.input_kind == "json"), (form.count or "", counts)):
+        if not fits:
+            what = f"output {name} of model {model.name!r} has the dimensions {list(model.dims[name])}"
+            raise DiscoveryError(f"{what}, not those of a vector or a count for each input")
 
 
 def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
@@ -200,22 +225,20 @@ def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor,
     if _input_kind(found) is None:
         texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
         texts = [name for name in texts if name in model.required] or texts
+        dims = model.dims.get(texts[0], ()) if len(texts) == 1 else ()
+        if dims == (2,) and not model.batched:
+            what = f"input {texts[0]} of model {model.name!r} takes two texts or one pair"
+            raise DiscoveryError(f"{what}; name it in encoder.tensors, as text or as pair")
         if len(texts) == 1:
-            found["pair" if model.dims.get(texts[0], ())[-1:] == (2,) else "text"] = texts[0]
+            found["pair" if dims[-1:] == (2,) else "text"] = texts[0]
     return found
 
 
 def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
     """The output with the vectors or scores: pooled before unpooled ones."""
-    if settings.output is not None:
-        if settings.output not in model.outputs:
-            raise DiscoveryError(
-                f"encoder.output: model {model.name!r} has no output {settings.output!r}; its outputs are "
-                f"{', '.join(sorted(model.outputs))}"
-            )
-        return settings.output
-    if input_kind == "json":
-        return "text_output"
+    if named := settings.output or ("text_output" if input_kind == "json" else None):
+        _check_output(model, "encoder.output", named, ("BYTES",) if input_kind == "json" else OUTPUTS)
+        return named
     floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
