@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 
 import anyio
 import numpy as np
@@ -196,9 +196,8 @@ class _Proof:
     def _shape(self, values: Values) -> Finding:
         width = values.shape[1]
         if self._model.task != "embed":
-            return self._finding(
-                Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input."
-            )
+            what = f"It returns {width} {'score' if width == 1 else 'scores'} of an input."
+            return self._finding(Severity.INFO, what)
         lengths = np.linalg.norm(values, axis=1)
         unit = bool(np.allclose(lengths, 1, atol=_NEAR))
         length = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
@@ -252,11 +251,9 @@ async def find_task(url: str, model: str) -> Task:
 def _as_yaml(settings: ModelSettings, form: EncoderForm) -> list[str]:
     """The settings of the model with all that was found, in place of what is found again at each start."""
     given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    found: dict[str, Any] = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items}
-    if form.count is not None:
-        found["count"] = form.count
-    if form.hidden:
-        found["pooling"] = settings.encoder.pooling
-    encoder = {**found, **given.pop("encoder", {})}
-    found = {"models": [{**given, "encoder": encoder}]}
-    return str(yaml.safe_dump(found, sort_keys=False, default_flow_style=None)).splitlines()
+    found = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items, "count": form.count}
+    found["pooling"] = settings.encoder.pooling if form.hidden else None
+    known = {name: value for name, value in found.items() if value is not None}
+    encoder = {**known, **given.pop("encoder", {})}
+    models = {"models": [{**given, "encoder": encoder}]}
+    return str(yaml.safe_dump(models, sort_keys=False, default_flow_style=None)).splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -82,16 +82,10 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     Raises:
         DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
-    tensors = _tensors(model, settings)
-    input_kind = _input_kind(tensors)
-    if input_kind is None:
-        raise DiscoveryError(
-            f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
-            "name it in encoder.tensors"
-        )
+    input_kind, tensors = _inputs(model, settings)
     if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
-        of_texts = ", ".join(sorted(tensors.values()))
-        raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
+        what = f"model {model.name!r} takes texts, in its input {_listed(tensors.values())}, not ids"
+        raise DiscoveryError(f"encoder.token_ids: {what}")
     _check_tensors(model, tensors)
     _check_filled(model, tensors, settings)
     output = _output(model, settings, input_kind)
@@ -163,7 +157,7 @@ def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> No
 def _check_output(model: ModelView, setting: str, name: str, types: Collection[str]) -> None:
     """Reject an output that the model lacks, or that has another type."""
     if model.answered.get(name) not in types:
-        outputs = ", ".join(f"{each} {model.answered.get(each)}" for each in sorted(model.outputs))
+        outputs = _listed(f"{each} {model.answered.get(each)}" for each in model.outputs)
         wanted = f"{name!r} of type {' or '.join(types)}"
         raise DiscoveryError(f"{setting}: model {model.name!r} has no output {wanted}; its outputs are {outputs}")
 
@@ -188,12 +182,10 @@ def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settin
         raise DiscoveryError(f"encoder.default_input_type: {settings.default_input_type} is not in encoder.input_types")
     each_type = [set(each.inputs) for each in settings.input_types.values()] if default else []
     always = {*settings.inputs, *(set.intersection(*each_type) if each_type else ())}
-    unfilled = sorted(model.required - set(tensors.values()) - always)
-    if unfilled:
-        raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; name them in "
-            "encoder.tensors by their content, or give a value for all requests in encoder.inputs"
-        )
+    if unfilled := model.required - set(tensors.values()) - always:
+        what = f"model {model.name!r} requires inputs that the gateway does not send: {_listed(unfilled)}"
+        how = "in encoder.tensors by their content, or give a value for all requests in encoder.inputs"
+        raise DiscoveryError(f"{what}; name them {how}")
 
 
 def _has_token_vectors(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
@@ -205,18 +197,19 @@ def _has_token_vectors(model: ModelView, tensors: Mapping[EncoderTensor, str], o
     return len(dims) == 2 and dims[0] != 1
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 def _constants(settings: EncoderSettings) -> set[str]:
     return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
 
 
-def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor, str]:
-    """The inputs of a model by what they hold."""
-    unknown = sorted({*settings.tensors.values(), *_constants(settings)} - model.inputs)
-    if unknown:
-        raise DiscoveryError(
-            f"encoder: model {model.name!r} has no input {', '.join(unknown)}; its inputs are "
-            f"{', '.join(sorted(model.inputs))}"
-        )
+def _inputs(model: ModelView, settings: EncoderSettings) -> tuple[InputKind, dict[EncoderTensor, str]]:
+    """The form of a request, and the inputs of a model by what they hold."""
+    if unknown := {*settings.tensors.values(), *_constants(settings)} - model.inputs:
+        what = f"model {model.name!r} has no input {_listed(unknown)}; its inputs are {_listed(model.inputs)}"
+        raise DiscoveryError(f"encoder: {what}")
     found: dict[EncoderTensor, str] = dict(settings.tensors)
     free = model.inputs - set(found.values()) - _constants(settings)
     for name, holds in _NAMES.items():
@@ -231,7 +224,10 @@ def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor,
             raise DiscoveryError(f"{what}; name it in encoder.tensors, as text or as pair")
         if len(texts) == 1:
             found["pair" if dims[-1:] == (2,) else "text"] = texts[0]
-    return found
+    if (input_kind := _input_kind(found)) is None:
+        what = f"it is unknown which input of model {model.name!r} takes the texts, of {_listed(model.inputs)}"
+        raise DiscoveryError(f"{what}; name it in encoder.tensors")
+    return input_kind, found
 
 
 def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
@@ -244,7 +240,5 @@ def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) 
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:
         return pooled[0]
-    raise DiscoveryError(
-        f"it is unknown which output of model {model.name!r} has the vectors or scores, of "
-        f"{', '.join(sorted(model.outputs))}; name it in encoder.output"
-    )
+    what = f"it is unknown which output of model {model.name!r} has the vectors or scores, of {_listed(model.outputs)}"
+    raise DiscoveryError(f"{what}; name it in encoder.output")
