@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
@@ -257,6 +257,10 @@ def scaling(values: dict[str, Any]) -> str:
 _TIMES = ("ttft_us", "end_us")
 
 
+_MOST_OF = {"tritonclient": 1.1 * 1110 / 240, "LiteLLM": 1.0}
+"""Bounds of the CPU of a request for base64 over that of a program: 10 % above the first measurement, and LiteLLM's."""
+
+
 def embeddings(values: dict[str, Any]) -> str:
     """CPU of a request for an embedding, and its delay by rate."""
     cpu = table(["", "CPU us/request"], [[name, f"{us:.0f}"] for name, us in values["cpu_us"].items()])
@@ -268,8 +272,17 @@ def embeddings(values: dict[str, Any]) -> str:
         "One short text a request, 384 numbers, from a Triton that answers by return. Medians of"
         f" {values['rounds']} rounds. Workers of the gateway: {values['workers']}. Without a server: a program that has"
         " eight requests to Triton in flight, by gRPC, or by HTTP with LiteLLM's provider."
-        f"\n\n{cpu}\n\n{table(['requests/s', 'base64, response ms p50 / p99'], rows)}"
+        f"\n\n{cpu}\n\nCPU of a request for base64: {', '.join(_held_ratios(values['cpu_us']))}."
+        f"\n\n{table(['requests/s', 'base64, response ms p50 / p99'], rows)}"
     )
+
+
+def _held_ratios(cpu_us: dict[str, float]) -> Iterator[str]:
+    for name, us in cpu_us.items():
+        program = name.partition(",")[0]
+        if bound := _MOST_OF.get(program.partition(" ")[0]):
+            ratio = cpu_us["gateway, base64"] / us
+            yield f"{ratio:.2f} of {program} (bound {bound:.2f}: {'held' if ratio <= bound else 'missed'})"
 
 
 def rates(values: dict[str, Any]) -> str:

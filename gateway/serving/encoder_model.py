@@ -145,10 +145,8 @@ class EncoderModel(ServedModel):
         """
         if self._width is None:
             self.check_ready()
-            params = EncoderParams()
-            prepared = await self._prepare([EncoderInput("a")], params)
-            limit_s = self._timeouts.first_token_s
-            batches = EncoderBatches(prepared, params, "probe", time.perf_counter(), limit_s)
+            prepared = await self._prepare([EncoderInput("a")], params := EncoderParams())
+            batches = EncoderBatches(prepared, params, "probe", time.perf_counter(), self._timeouts.first_token_s)
             return (await self._encode_all(batches)).shape[1]
         return self._width
 

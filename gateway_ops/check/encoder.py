@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 
 import anyio
 import numpy as np
@@ -139,24 +139,24 @@ class _Proof:
             yield self._finding(Severity.ERROR, what, "Set encoder.batch to 1 if the model takes only one text.")
 
     async def _relevance(self) -> AsyncIterator[Finding]:
-        """Whether a known close pair is closer than a known far one, in each ``input_type``."""
+        """Whether a known close pair is closer than a known far one, of a query and passages by ``input_type``."""
         if self._model.task == "classify":
             return
-        encoder = self._model.settings.encoder
-        types = tuple(encoder.input_types) or (("query", "passage") if "input_type" in encoder.request_fields else ())
+        by_model = self._model.capabilities["input_type"].how == "native"
+        types = tuple(self._model.settings.encoder.input_types) or (("query", "passage") if by_model else ())
         if not self._pairs and len(types) > 1:
             first, *others = [await self._encode([_QUESTION], name) for name in types]
             if all(_near(other, first, _SAME) for other in others):
                 what = f"The input types {', '.join(types)} give the same result."
                 yield self._finding(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
-        for name in types or (None,):
-            if self._pairs:
-                close, far = (await self._encode([_CLOSE, _FAR], name))[:, 0]
-            else:
-                question, *others = await self._encode([_QUESTION, _CLOSE, _FAR], name)
-                close, far = (float(question @ each / np.linalg.norm(each)) for each in others)
+        for asked, answered in [(name, name) for name in types or (None,)] if self._pairs else _roles(types):
+            answers = await self._encode([_CLOSE, _FAR], answered)
+            close, far = answers[:, 0]
+            if not self._pairs:
+                [question] = await self._encode([_QUESTION], asked)
+                close, far = answers @ question / np.linalg.norm(answers, axis=1)
             if not close > far:
-                kind = f" as input type {name}" if name else ""
+                kind = f" as input types {asked} and {answered or 'default'}" if asked else ""
                 what = f"A text about something else is closer to a question than its answer{kind}."
                 yield self._finding(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
 
@@ -186,7 +186,7 @@ class _Proof:
         settings = self._model.settings
         names = f"{settings.triton.model} {self._model.tokenizer_folder or ''}".lower()
         family = next((each for each in _PREFIXES if each in names), None)
-        known = settings.encoder.input_types or "input_type" in settings.encoder.request_fields
+        known = self._model.capabilities["input_type"].how != "impossible"
         if family is None or known or self._model.task != "embed" or any(word in names for word in _WITHOUT):
             return None
         types = {name: {"prefix": prefix} for name, prefix in _PREFIXES[family].items()}
@@ -196,9 +196,8 @@ class _Proof:
     def _shape(self, values: Values) -> Finding:
         width = values.shape[1]
         if self._model.task != "embed":
-            return self._finding(
-                Severity.INFO, f"It returns {width} {'score' if width == 1 else 'scores'} of an input."
-            )
+            what = f"It returns {width} {'score' if width == 1 else 'scores'} of an input."
+            return self._finding(Severity.INFO, what)
         lengths = np.linalg.norm(values, axis=1)
         unit = bool(np.allclose(lengths, 1, atol=_NEAR))
         length = "1" if unit else f"{lengths.min():.3g} to {lengths.max():.3g}"
@@ -212,6 +211,14 @@ class _Proof:
         inputs = [EncoderInput(_QUESTION, text) if self._pairs else EncoderInput(text) for text in texts]
         encoded = await self._model.encode(inputs, EncoderParams(input_type), "check", time.perf_counter())
         return encoded.values
+
+
+def _roles(types: Sequence[str]) -> list[tuple[str | None, str | None]]:
+    """The input types of a question and of its answers: query and passage by their names, any other one of both."""
+    query = next((name for name in types if "query" in name.lower() or name == "q"), None)
+    passage = next((name for name in types if "passage" in name.lower() or "doc" in name.lower()), None)
+    pair = [(query, passage)] if query or not types else []
+    return [*pair, *((name, name) for name in types if not query or name not in (query, passage))]
 
 
 def _near(one: Values, other: Values, share: float = _NEAR) -> bool:
@@ -234,7 +241,7 @@ async def find_task(url: str, model: str) -> Task:
     if (named := hints.parameter(view, "task")) in get_args(Task):  # as `gateway repo --model-dir` writes it
         return cast("Task", named)
     form = read_form(view, EncoderSettings())
-    if form.input_kind in ("query", "pair") or (form.input_kind == "ids" and view.dims[form.output][-1:] == (1,)):
+    if form.input_kind in ("query", "pair") or (form.input_kind == "ids" and form.dimensions == 1):
         return "rerank"
     if form.hidden or "embed" in form.output.lower():
         return "embed"
@@ -244,11 +251,9 @@ async def find_task(url: str, model: str) -> Task:
 def _as_yaml(settings: ModelSettings, form: EncoderForm) -> list[str]:
     """The settings of the model with all that was found, in place of what is found again at each start."""
     given = settings.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    found: dict[str, Any] = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items}
-    if form.count is not None:
-        found["count"] = form.count
-    if form.hidden:
-        found["pooling"] = settings.encoder.pooling
-    encoder = {**found, **given.pop("encoder", {})}
-    found = {"models": [{**given, "encoder": encoder}]}
-    return str(yaml.safe_dump(found, sort_keys=False, default_flow_style=None)).splitlines()
+    found = {"tensors": dict(form.tensors), "output": form.output, "batch": form.most_items, "count": form.count}
+    found["pooling"] = settings.encoder.pooling if form.hidden else None
+    known = {name: value for name, value in found.items() if value is not None}
+    encoder = {**known, **given.pop("encoder", {})}
+    models = {"models": [{**given, "encoder": encoder}]}
+    return str(yaml.safe_dump(models, sort_keys=False, default_flow_style=None)).splitlines()

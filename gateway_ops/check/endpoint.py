@@ -87,7 +87,7 @@ async def describe_triton(url: str, model: str, task: Task | None = None, tokeni
         features = await inspect_model(url, model, "auto", EngineOptions(task=task))
     except DiscoveryError as error:
         fix = "On this command line that is --model." if "triton.model" in str(error) else ""
-        fix = fix or ("" if task else "Write --task embed, rerank or classify.")
+        fix = fix or ("" if task or "encoder." in str(error) else "Write --task embed, rerank or classify.")
         return [Finding(Severity.ERROR, where, sentence(str(error)), fix)], {}
     except EngineError as error:
         fix = f"Is this Triton's gRPC port, and {model!r} the model?"

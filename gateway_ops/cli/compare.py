@@ -46,6 +46,9 @@ class ComparedAspect(str, Enum):
     USAGE = "usage"
     LOGPROBS = "logprobs"
     CHOICES = "choices"
+    VECTORS = "vectors"
+    SCORES = "scores"
+    LABEL = "label"
 
 
 def compare(  # noqa: PLR0913, PLR0917 - one for each option

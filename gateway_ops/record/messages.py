@@ -21,6 +21,7 @@ _FORMATS = {
 _BASE64 = "base64"
 # Numbers reveal a text as token ids and vectors; strings always do, except for words of the protocol.
 _SAYS = re.compile(r"(^|_)(ids|words|embeddings?|hidden_states?|input_features)(_|$)", re.IGNORECASE)
+_VECTOR = re.compile(r"\[[-+.\deE, ]+\]")  # as the vLLM backend returns it
 _PROTOCOL_WORDS = re.compile(r"finish_reason|guide_type|return_")
 _DRAWN_SEEDS = 2**32  # seeds that a gateway draws are larger than those that users give
 
@@ -179,7 +180,7 @@ def _hidden(name: str, values: Any) -> Any:
 
 def _hidden_one(value: Any, *, hide_numbers: bool) -> Any:
     if isinstance(value, str):
-        return re.sub(r"\w", "x", value)
+        return re.sub(r"[^], []+", "1.0", value) if _VECTOR.fullmatch(value) else re.sub(r"\w", "x", value)
     if isinstance(value, dict):
         return {_BASE64: base64.b64encode(bytes(len(_decoded(value)))).decode()}
     if not hide_numbers or isinstance(value, bool):

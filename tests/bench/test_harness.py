@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import cores, features, relay, renderings, request_cost, scaling, store, tables, workers
+from benchmarks.harness.processes import ROOT
 from benchmarks.harness.request_cost import NAIVE, Turn
 from benchmarks.harness.subjects import Subject, transports
 
@@ -95,3 +97,16 @@ def test_requests_are_compared_within_a_turn_as_the_machine_changes_between_turn
 def test_the_factor_of_a_feature_is_of_the_same_round() -> None:
     runs = [{"plain": 100.0, "tools": 120.0}, {"plain": 200.0, "tools": 240.0}, {"plain": 150.0, "tools": 300.0}]
     assert features.factor(runs, "tools", "plain") == 1.2
+
+
+def test_embeddings_are_held_to_their_first_measurement() -> None:
+    """The figures of the page hold the bounds that it names; slower ones are called missed."""
+    block = (ROOT / "benchmarks" / "README.md").read_text().partition("<!-- results: embeddings -->")[2]
+    block = block.partition("<!-- end: embeddings -->")[0]
+    cpu = {name: float(us) for name, us in re.findall(r"(?m)^\| (\D.*) \| (\d+) \|$", block)}
+    values = {"rounds": 3, "workers": 4, "cpu_us": cpu, "delays_us": {}}
+    (held,) = re.findall(r"(?m)^CPU of a request .*$", renderings.embeddings(values))
+    assert (held in block, held.count("held"), held.count("missed")) == (True, 2, 0)
+    for factor, missed in ((1.11, 1), (3, 2)):
+        slower = {**values, "cpu_us": {**cpu, "gateway, base64": factor * cpu["gateway, base64"]}}
+        assert renderings.embeddings(slower).count(": missed)") == missed

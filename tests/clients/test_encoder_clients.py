@@ -21,7 +21,7 @@ from gateway_ops.chat.chat_server import ChatServer
 from gateway_ops.compare.targets import TargetAddress, find_target
 from gateway_ops.local_stack.minilm import EMBEDDING_MODEL
 from tests.clients.conftest import MODEL
-from tests.clients.test_readme import ADDRESS, blocks, run
+from tests.clients.test_readme import ADDRESS, ROOT, blocks, run
 from tests.doubles.encoders.encoder_server import EncoderServer, write_tokenizer
 from tests.lazy_module import LazyModule
 from tests.stack import GatewayProcess
@@ -55,6 +55,19 @@ def test_the_sdk_gets_vectors_and_usage(encoder_gateway: GatewayProcess) -> None
         with pytest.raises(openai.BadRequestError, match=f"Models for it: '{MODEL}'"):
             client.chat.completions.create(model="embedding", messages=[{"role": "user", "content": "Hi"}])
         assert [each.id for each in client.models.list()] == [MODEL, EMBEDDING_MODEL, "embedding"]
+
+
+def test_texts_of_other_lengths_have_the_vectors_of_an_independent_implementation(
+    encoder_gateway: GatewayProcess,
+) -> None:
+    """All of one request, the longest first; see record_minilm.py."""
+    recorded = json.loads((ROOT / "tests/triton_models/minilm.json").read_text())
+    recorded.sort(key=lambda each: -each["tokens"])
+    with OpenAI(**_options(encoder_gateway)) as client:
+        found = client.embeddings.create(model="embedding", input=[each["text"] for each in recorded])
+    assert found.usage.prompt_tokens == sum(each["tokens"] for each in recorded)
+    vectors = [each.embedding for each in found.data]
+    np.testing.assert_allclose(vectors, [each["vector"] for each in recorded], atol=1e-5, rtol=0)
 
 
 async def test_the_asynchronous_sdk_and_azures_get_the_same(encoder_gateway: GatewayProcess) -> None:

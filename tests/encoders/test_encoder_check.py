@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ async def test_a_task_that_nothing_tells_is_asked_for(encoders: EncoderServer) -
 async def test_the_largest_batch_is_proven(encoders: EncoderServer) -> None:
     await _proven(encoders, "nim")
     rows = {each["inputs"]["text"][0][0] for each in encoders.requests("nim")}
-    assert rows == {1, 3, 8}, "one at a time, a question with two answers, and the largest batch with one text left"
+    assert rows == {1, 2, 8}, "one at a time, two answers, and the largest batch with one text left"
     told = {**ROWS["nim"].settings, "batch": 9}
     [error] = [each for each in await _proven(encoders, "nim", encoder=told) if each.severity is Severity.ERROR]
     assert error.what.startswith("A request of 10 texts, in batches of at most 9, fails: ")
@@ -106,6 +107,38 @@ async def test_input_types_without_effect_are_found(encoders: EncoderServer) -> 
         told = {"tensors": {"text": "text"}, "input_types": {"query": more, "passage": {}}}
         assert (words in _grave(await _proven(encoders, "nim", encoder=told))) is found
     assert words in _grave(await _proven(encoders, "nim")), "it takes the field, and does nothing with it"
+
+
+@pytest.mark.parametrize(
+    ("types", "answers"),
+    [(("query", "passage"), "passage"), (("search_document", "search_query"), "search_document"), (("query",), None)],
+)
+async def test_a_question_is_a_query_and_its_answers_are_passages(
+    encoders: EncoderServer, types: tuple[str, ...], answers: str | None
+) -> None:
+    told = {"tensors": {"text": "text"}, "input_types": {name: {"parameters": {"kind": name}} for name in types}}
+    await _proven(encoders, "nim", encoder=told)
+    asked = [(each["inputs"]["text"][1], each["parameters"].get("kind")) for each in encoders.requests("nim")]
+    texts = {kind: [text for rows, sent in asked for (text,) in rows if sent == kind] for _, kind in asked}
+    query = next(name for name in types if "query" in name)
+    assert {*texts} == {query, answers, None}
+    assert {text[:6] for text in texts[query]} == {"How do"}
+    pairs = [{text[:6] for (text,) in rows} for rows, kind in asked if kind == answers]
+    assert {"To cho", "Stir t"} in pairs
+
+
+async def test_a_model_that_takes_input_types_by_its_own_configuration_gets_them(
+    encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command without a file has no settings of input types."""
+    hint = 'parameters { key: "request_fields" value: { string_value: "input_type" } }'
+    row = replace(ROWS["nim"], inputs="text STRING 1", settings={}, more=hint)
+    monkeypatch.setattr(encoder_server, "ROWS", {"hinted": row})
+    with EncoderServer(tmp_path, encoder_folder, scripted=["hinted"]) as server:
+        server.forget()
+        found = await check(server.url("hinted"), model="hinted", api_key=None, offline=False, task="embed")
+        sent = {each["parameters"].get("input_type") for each in server.requests("hinted")}
+    assert (found.errors, sent) == (0, {None, "query", "passage"}), found.findings
 
 
 async def test_silent_cutting_is_found(encoders: EncoderServer) -> None:

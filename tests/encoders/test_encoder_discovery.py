@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import struct
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +46,7 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("a STRING 1, b STRING 1", "v FP32 4", {}, "which input of model 'model' takes the texts, of a, b; name it in"),
         ("a STRING 1, n INT64 1", "v FP32 4", {}, "the gateway does not send: n; name them in encoder.tensors by"),
         ("a STRING 1", "v FP32 4, w FP32 4", {}, "which output of model 'model' has the vectors or scores, of v, w"),
-        ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x'; its outputs are v"),
+        ("a STRING 1", "v FP32 4", {"output": "x"}, "has no output 'x' of type FP32 or"),
         ("a STRING 1", "v FP32 4", {"inputs": {"x": 1}}, "has no input x; its inputs are a"),
         ("a STRING 1", "v FP32 4", {"default_input_type": "query"}, "query is not in encoder.input_types"),
         ("a STRING 1", "v FP32 4", {"token_ids": "own"}, "token_ids: model 'model' takes texts, in its input a"),
@@ -56,6 +57,14 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("input_ids INT8 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type INT8"),
         ("input_ids INT64 -1, token_type_ids BOOL -1", "v FP32 4", {}, "token_type_ids of model 'model' has the type"),
         ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
+        ("a STRING 1", "v FP32 4, n INT64 1", {"output": "n"}, "has no output 'n' of type FP32 or"),
+        ("a STRING 1", "v FP32 4, s STRING 1", {"output": "s"}, "BF16; its outputs are s BYTES, v FP32"),
+        ("embedding_request STRING 1", "text_output STRING 1, v FP32 4", {"output": "v"}, "output 'v' of type BYTES"),
+        ("embedding_request STRING 1", "v FP32 4", {}, "has no output 'text_output' of type BYTES; its"),
+        ("a STRING 1", "v FP32 2 3 4", {}, "output v of model 'model' has the dimensions [2, 3, 4], not those of"),
+        ("a STRING 1", "v FP32 4, n INT64 1", {"count": "m"}, "encoder.count: model 'model' has no output 'm' of"),
+        ("a STRING 1", "v FP32 4, n FP32 1", {"output": "v", "count": "n"}, "encoder.count: model 'model'"),
+        ("a STRING 1", "v FP32 4, n INT64 3", {"count": "n"}, "n of model 'model' has the dimensions [3], not"),
         (
             "a STRING 1, n INT64 1", "v FP32 4", {"input_types": {"query": {"inputs": {"n": 1}}}},
             "requires inputs that the gateway does not send: n",
@@ -70,6 +79,36 @@ def test_what_cannot_be_found_names_a_setting(
     with pytest.raises(DiscoveryError) as raised:
         describe(assemble(view, {}), "auto", options)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "settings", "words"),
+    [
+        ("a STRING 2", "v FP32 -1", {}, "model 'model' takes two texts or one pair; name it in encoder.tensors, as"),
+        ("a STRING 4", "v FP32 10", {}, "output v of model 'model' has the dimensions [10], not those of a vector"),
+        ("a STRING -1", "v FP32 4 3", {}, "output v of model 'model' has the dimensions [4, 3], not those of a"),
+        ("a STRING 4", "v FP32 4 3, n INT64 3", {"count": "n"}, "n of model 'model' has the dimensions [3], not those"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_of_a_model_without_batches(
+    tmp_path: Path, inputs: str, outputs: str, settings: dict[str, Any], words: str
+) -> None:
+    view = _view(tmp_path, Row(inputs, outputs, {}, batch=0))
+    with pytest.raises(DiscoveryError) as raised:
+        read_form(view, EncoderSettings.model_validate(settings))
+    assert words in str(raised.value)
+
+
+def test_two_texts_without_batches_are_what_the_settings_say(tmp_path: Path) -> None:
+    """Two inputs in each request, or one pair: the vector of two strings has the same shape."""
+    view = _view(tmp_path, Row("a STRING 2", "v FP32 -1", {}, batch=0))
+    for content, rows, sent in (("text", 2, [b"x", b"x"]), ("pair", None, [b"x", b"y"])):
+        settings = EncoderSettings.model_validate({"tensors": {content: "a"}})
+        form = read_form(view, settings)
+        encoder = TritonEncoder(cast("Any", None), view, form, settings, cast("Any", None))
+        wire = encoder.wire(EncoderRequest("1", [EncoderInput("x", "y")], EncoderParams()))
+        assert (form.rows, list(wire.inputs[0].shape)) == (rows, [2])
+        assert wire.raw_input_contents[0] == b"".join(struct.pack("<I", 1) + each for each in sent)
 
 
 def test_a_model_of_one_text_cannot_rerank(tmp_path: Path) -> None:

@@ -256,6 +256,16 @@ async def test_classes(encoders: EncoderServer) -> None:
     np.testing.assert_allclose(found.values, powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
 
 
+async def test_classes_of_a_fixed_number_of_texts(encoders: EncoderServer) -> None:
+    """The scores of all texts come in one vector, whose declared length is not the number of classes."""
+    async with serving(encoders.model("fixed_classes")) as gateway:
+        body = {"model": "fixed_classes", "input": TEXTS}
+        answer = await gateway.client.post("/v1/classify", json=body)
+    assert answer.status_code == 200, answer.text
+    assert [each["probs"] for each in answer.json()["data"]] == _of(TEXTS, 3).tolist()
+    assert {each["num_classes"] for each in answer.json()["data"]} == {3}
+
+
 async def test_a_large_request(encoders: EncoderServer) -> None:
     """As many inputs as a request may have, and as many tokens."""
     short = [f"{number}" for number in range(2048)]
@@ -271,6 +281,6 @@ def test_every_row_has_a_test() -> None:
     tested = {
         "nim", "vllm", "ensemble", "bge_py", "litellm", "jina_v3", "bert", "deploy", "gemma",
         "positions", "fixed", "fixed_texts", "several", "flat", "minilm", "nim_rerank", "cross", "jina_reranker",
-        "bert_cross", "classes",
+        "bert_cross", "classes", "fixed_classes",
     }  # fmt: skip
     assert set(ROWS) == tested

@@ -173,6 +173,7 @@ CUTS: list[tuple[dict[str, Any], str]] = [
     ({"truncate_prompt_tokens": 3}, "aaa"),
     ({"truncate_prompt_tokens": 3, "truncation_side": "left"}, "abc"),
     ({"truncate_prompt_tokens": 3, "truncate": "START"}, "abc"),
+    ({"truncate_prompt_tokens": 3, "truncate": "right", "truncation_side": "right"}, "aaa"),
 ]
 
 
@@ -215,9 +216,15 @@ async def test_what_cannot_be_cut_is_rejected(world: Encoders) -> None:
         assert found[:2] == (name, "unsupported_parameter")
         assert "set tokenizer" in found[2]
     await world.post(EMBEDDINGS, model="counting", input="a", truncate="NONE")
-    for more in ({}, {"truncate": "NONE"}):  # a side of no cut
-        found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncation_side="left", **more)
-        assert found[:2] == ("truncation_side", "invalid_value")
+    for side, more in (  # of no cut, and of one on the other side
+        ("left", {}),
+        ("left", {"truncate": "NONE"}),
+        ("right", {"truncate": "START"}),
+        ("left", {"truncate": "END", "truncate_prompt_tokens": 3}),
+        ("left", {"truncate": "NONE", "truncate_prompt_tokens": 3}),
+    ):
+        found = await world.rejected(EMBEDDINGS, model="vectors", input="a", truncation_side=side, **more)
+        assert found[:2] == ("truncation_side", "invalid_value"), more
 
 
 async def test_token_ids_need_the_models_own_vocabulary(world: Encoders, folder: Path) -> None:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.openai.chat.answer import answer_head
-from gateway.api.openai.encoder_fields import EncoderFields
+from gateway.api.openai.encoder_fields import TRUNCATIONS, EncoderFields
 from gateway.api.openai.endpoint import find_for_task, name_header, note_model
 from gateway.api.openai.errors import CLIENT_GONE, from_engine
 from gateway.api.openai.parameters.check import ParameterPolicies
@@ -215,8 +215,8 @@ def _check(fields: EncoderFields, model: EncoderModel) -> list[str]:
         if capabilities[name].how == "impossible" and (name, model.task) != ("dimensions", "embed"):
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
-    if fields.truncation_side is not None and fields.truncation() == "none":
-        message = "'truncation_side' has no effect without 'truncate_prompt_tokens' or 'truncate'."
+    if fields.truncation_side and TRUNCATIONS[fields.truncation_side] != fields.truncation():
+        message = "'truncation_side' needs 'truncate_prompt_tokens', or 'truncate' of the same side."
         raise BadRequestError(message, param="truncation_side", code="invalid_value")
     own = fields.input_type
     if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:

@@ -18,7 +18,8 @@ from gateway.serving.encoder_model import EncoderModel, EncoderResult
 from gateway.text.bad_request import BadRequestError
 from gateway.text.tokens.encoder_tokenizer import EncoderInput, Truncation
 
-_SIDES: dict[str, Truncation] = {"none": "none", "start": "start", "left": "start", "end": "end", "right": "end"}
+TRUNCATIONS: dict[str, Truncation] = {"none": "none", "start": "start", "left": "start", "end": "end", "right": "end"}
+"""Of inputs that are too long, by the values of ``truncate`` and ``truncation_side``."""
 _LARGEST_ID = 2**31 - 1
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST_ID)]], Field(min_length=1, fail_fast=True)]
 
@@ -61,8 +62,8 @@ class EncoderFields(RequestPart):
 
     def truncation(self) -> Truncation:
         """The side on which inputs that are too long are cut."""
-        side = _SIDES[self.truncate or ("none" if self.truncate_prompt_tokens is None else "end")]
-        return side if side == "none" or self.truncation_side is None else _SIDES[self.truncation_side]
+        by_length = "none" if self.truncate_prompt_tokens is None else self.truncation_side or "end"
+        return TRUNCATIONS[self.truncate or by_length]
 
     def params(self) -> EncoderParams:
         """The parameters for all inputs."""

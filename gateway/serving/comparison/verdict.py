@@ -124,7 +124,7 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
 
 
 def _of_scores(a: WholeAnswer, b: WholeAnswer, tolerance: float) -> Iterator[AnswerDifference]:
-    """The score that differs most or is missing, else the first rank with another input and the first other label."""
+    """The score that differs most or is missing, else the first rank with another input; the first other label."""
     answers = {"a": a.scores or {}, "b": b.scores or {}}
     inputs = sorted({index for scores in answers.values() for index in scores})
     width = max((len(each.values) for scores in answers.values() for each in scores.values()), default=1)
@@ -136,12 +136,12 @@ def _of_scores(a: WholeAnswer, b: WholeAnswer, tolerance: float) -> Iterator[Ans
         shown = {side: None if np.isnan(value) else value for side, value in sides.items()}
         where = {"input": inputs[row], **({"class": column} if width > 1 else {})}
         yield AnswerDifference("scores", None, {**where, **shown, "unlike": unlike})
-        return
-    for rank, (x, y) in enumerate(zip(*answers.values(), strict=True)):
+    for rank, (x, y) in enumerate(() if unlike else zip(*answers.values(), strict=True)):
         if abs(answers["a"][x].values[0] - answers["a"][y].values[0]) > 2 * tolerance:
             yield AnswerDifference("scores", None, {"rank": rank, "input": {"a": x, "b": y}})
             break
-    labels = {i: {side: scores[i].label for side, scores in answers.items()} for i in inputs}
+    shared = sorted(answers["a"].keys() & answers["b"].keys())
+    labels = {i: {side: scores[i].label for side, scores in answers.items()} for i in shared}
     if others := [i for i, label in labels.items() if label["a"] != label["b"]]:
         yield AnswerDifference("label", None, {"input": others[0], "unlike": len(others)}, labels[others[0]])
 

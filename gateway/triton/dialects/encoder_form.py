@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -82,31 +82,29 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
     Raises:
         DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
-    tensors = _tensors(model, settings)
-    input_kind = _input_kind(tensors)
-    if input_kind is None:
-        raise DiscoveryError(
-            f"it is unknown which input of model {model.name!r} takes the texts, of {', '.join(sorted(model.inputs))}; "
-            "name it in encoder.tensors"
-        )
+    input_kind, tensors = _inputs(model, settings)
     if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
-        of_texts = ", ".join(sorted(tensors.values()))
-        raise DiscoveryError(f"encoder.token_ids: model {model.name!r} takes texts, in its input {of_texts}, not ids")
+        what = f"model {model.name!r} takes texts, in its input {_listed(tensors.values())}, not ids"
+        raise DiscoveryError(f"encoder.token_ids: {what}")
     _check_tensors(model, tensors)
     _check_filled(model, tensors, settings)
     output = _output(model, settings, input_kind)
     hidden = _has_token_vectors(model, tensors, output)
     counts = input_kind != "json" or ASKS_COUNT in model.inputs  # vLLM counts only when it is asked
+    if settings.count:
+        _check_output(model, "encoder.count", settings.count, _INTEGERS)
     count = settings.count or (_integers(model, _COUNTS) if counts else None)
     order = "index" if input_kind == "query" and "index" in model.outputs else None
     one_by_one = input_kind == "json" or not model.batched or (hidden and input_kind != "ids")
     width = _integers(model, _WIDTHS)
-    dimensions = None if input_kind == "json" or width else _declared(model, output)
-    number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
     rows = _fixed_rows(model, input_kind, tensors[_KINDS[input_kind][-1]], order)
+    dimensions = None if input_kind == "json" or width else _declared(model, output)
+    if dimensions and rows and len(model.dims[output]) == 1:  # one vector has the numbers of all rows
+        dimensions //= rows
+    number = np.dtype(OUTPUTS.get(model.answered.get(output, ""), "<f8")).itemsize
     bound = _HIDDEN_BYTES // number // (dimensions or _DEFAULT_WIDTH) if hidden else settings.batch_tokens
     most_items = settings.batch or rows or (1 if one_by_one else model.batch_size)
-    return EncoderForm(
+    form = EncoderForm(
         input_kind, tensors, output, order, count, width, hidden,
         most_items=1 if input_kind == "json" else min(most_items, rows or 4096),  # vLLM's request has one text
         rows=rows,
@@ -114,6 +112,8 @@ def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
         length=_declared(model, tensors.get("input_ids", "")),
         dimensions=dimensions,
     )  # fmt: skip
+    _check_dimensions(model, form)
+    return form
 
 
 def _input_kind(tensors: Collection[EncoderTensor]) -> InputKind | None:
@@ -154,6 +154,27 @@ def _check_tensors(model: ModelView, tensors: Mapping[EncoderTensor, str]) -> No
             raise DiscoveryError(f"{what} the dimensions {dims}, one more than the gateway sends")
 
 
+def _check_output(model: ModelView, setting: str, name: str, types: Collection[str]) -> None:
+    """Reject an output that the model lacks, or that has another type."""
+    if model.answered.get(name) not in types:
+        outputs = _listed(f"{each} {model.answered.get(each)}" for each in model.outputs)
+        wanted = f"{name!r} of type {' or '.join(types)}"
+        raise DiscoveryError(f"{setting}: model {model.name!r} has no output {wanted}; its outputs are {outputs}")
+
+
+def _check_dimensions(model: ModelView, form: EncoderForm) -> None:
+    """Reject outputs whose dimensions are not those of a vector, or a count, for each item."""
+    dims, rows = model.dims.get(form.output, ()), form.rows or 1
+    outer = [*([-1] if model.batched else []), *dims][: -2 if form.hidden else -1]
+    even = outer or form.hidden or max(0, 0, *dims) % rows == 0  # else one vector has the numbers of all items
+    vectors = {*outer[:1]} <= {-1, rows} and {*outer[1:]} <= {1} and even
+    counts = {*model.dims.get(form.count or "", ())} <= {-1, 1, rows}
+    for name, fits in ((form.output, vectors or form.input_kind == "json"), (form.count or "", counts)):
+        if not fits:
+            what = f"output {name} of model {model.name!r} has the dimensions {list(model.dims[name])}"
+            raise DiscoveryError(f"{what}, not those of a vector or a count for each input")
+
+
 def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settings: EncoderSettings) -> None:
     """Reject a model that requires inputs which a request may lack."""
     default = settings.input_types.get(settings.default_input_type or "")
@@ -161,12 +182,10 @@ def _check_filled(model: ModelView, tensors: Mapping[EncoderTensor, str], settin
         raise DiscoveryError(f"encoder.default_input_type: {settings.default_input_type} is not in encoder.input_types")
     each_type = [set(each.inputs) for each in settings.input_types.values()] if default else []
     always = {*settings.inputs, *(set.intersection(*each_type) if each_type else ())}
-    unfilled = sorted(model.required - set(tensors.values()) - always)
-    if unfilled:
-        raise DiscoveryError(
-            f"model {model.name!r} requires inputs that the gateway does not send: {', '.join(unfilled)}; name them in "
-            "encoder.tensors by their content, or give a value for all requests in encoder.inputs"
-        )
+    if unfilled := model.required - set(tensors.values()) - always:
+        what = f"model {model.name!r} requires inputs that the gateway does not send: {_listed(unfilled)}"
+        how = "in encoder.tensors by their content, or give a value for all requests in encoder.inputs"
+        raise DiscoveryError(f"{what}; name them {how}")
 
 
 def _has_token_vectors(model: ModelView, tensors: Mapping[EncoderTensor, str], output: str) -> bool:
@@ -178,18 +197,19 @@ def _has_token_vectors(model: ModelView, tensors: Mapping[EncoderTensor, str], o
     return len(dims) == 2 and dims[0] != 1
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 def _constants(settings: EncoderSettings) -> set[str]:
     return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
 
 
-def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor, str]:
-    """The inputs of a model by what they hold."""
-    unknown = sorted({*settings.tensors.values(), *_constants(settings)} - model.inputs)
-    if unknown:
-        raise DiscoveryError(
-            f"encoder: model {model.name!r} has no input {', '.join(unknown)}; its inputs are "
-            f"{', '.join(sorted(model.inputs))}"
-        )
+def _inputs(model: ModelView, settings: EncoderSettings) -> tuple[InputKind, dict[EncoderTensor, str]]:
+    """The form of a request, and the inputs of a model by what they hold."""
+    if unknown := {*settings.tensors.values(), *_constants(settings)} - model.inputs:
+        what = f"model {model.name!r} has no input {_listed(unknown)}; its inputs are {_listed(model.inputs)}"
+        raise DiscoveryError(f"encoder: {what}")
     found: dict[EncoderTensor, str] = dict(settings.tensors)
     free = model.inputs - set(found.values()) - _constants(settings)
     for name, holds in _NAMES.items():
@@ -198,28 +218,27 @@ def _tensors(model: ModelView, settings: EncoderSettings) -> dict[EncoderTensor,
     if _input_kind(found) is None:
         texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
         texts = [name for name in texts if name in model.required] or texts
+        dims = model.dims.get(texts[0], ()) if len(texts) == 1 else ()
+        if dims == (2,) and not model.batched:
+            what = f"input {texts[0]} of model {model.name!r} takes two texts or one pair"
+            raise DiscoveryError(f"{what}; name it in encoder.tensors, as text or as pair")
         if len(texts) == 1:
-            found["pair" if model.dims.get(texts[0], ())[-1:] == (2,) else "text"] = texts[0]
-    return found
+            found["pair" if dims[-1:] == (2,) else "text"] = texts[0]
+    if (input_kind := _input_kind(found)) is None:
+        what = f"it is unknown which input of model {model.name!r} takes the texts, of {_listed(model.inputs)}"
+        raise DiscoveryError(f"{what}; name it in encoder.tensors")
+    return input_kind, found
 
 
 def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
     """The output with the vectors or scores: pooled before unpooled ones."""
-    if settings.output is not None:
-        if settings.output not in model.outputs:
-            raise DiscoveryError(
-                f"encoder.output: model {model.name!r} has no output {settings.output!r}; its outputs are "
-                f"{', '.join(sorted(model.outputs))}"
-            )
-        return settings.output
-    if input_kind == "json":
-        return "text_output"
+    if named := settings.output or ("text_output" if input_kind == "json" else None):
+        _check_output(model, "encoder.output", named, ("BYTES",) if input_kind == "json" else OUTPUTS)
+        return named
     floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
     pooled = [name for name in floats if len(model.dims[name]) == least]
     if len(pooled) == 1:
         return pooled[0]
-    raise DiscoveryError(
-        f"it is unknown which output of model {model.name!r} has the vectors or scores, of "
-        f"{', '.join(sorted(model.outputs))}; name it in encoder.output"
-    )
+    what = f"it is unknown which output of model {model.name!r} has the vectors or scores, of {_listed(model.outputs)}"
+    raise DiscoveryError(f"{what}; name it in encoder.output")

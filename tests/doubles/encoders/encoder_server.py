@@ -107,6 +107,10 @@ ROWS: Mapping[str, Row] = {
         "output_0 FP32 4 -1 4", "hidden", "input_ids INT64 4 -1, attention_mask FP16 4 -1", batch=0,
     ),
     "fixed_texts": _text("text", "vectors FP32 -1", kind="flat", inputs="text STRING 4", batch=0),
+    "fixed_classes": _text(
+        "text", "probs FP32 12", kind="flat", inputs="text STRING 4", batch=0, width=3, task="classify",
+        settings={"labels": ["bad", "so", "good"]},
+    ),
     "deploy": _ids("output FP16 -1 -1", "hidden", "input_ids INT32 -1, attention_mask INT32 -1",
                    settings={"pooling": "cls", "normalize": False}),
     "litellm": _text("input_text", "anything FP32 -1 4", inputs="input_text STRING -1", batch=0, settings={"batch": 4}),

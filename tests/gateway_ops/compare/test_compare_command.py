@@ -465,6 +465,26 @@ def test_scores_of_pairs_and_of_classes_are_compared(start: Start, tmp_path: Pat
     assert "- 7: differs: label: input 1, unlike 1, A 'y', B 'x'" in shown
 
 
+def test_vectors_scores_and_labels_can_be_ignored(start: Start, tmp_path: Path) -> None:
+    """Labels are compared where scores are not, but of no document that only one side has scored."""
+    answers = [
+        ("/v1/embeddings", [{"data": [{"index": 0, "embedding": row}]} for row in ([3, 4], [4, 3])]),
+        ("/v1/classify", [_classes([0.75, 0.25]), _classes([0.25, 0.75], labels="y")]),
+        ("/v1/rerank", [_ranked(0.9, 0.5, 0.1), _ranked(0.1, 0.5, None)]),
+    ]
+    a, b = (start(lambda _path, body, side=side: Said(answers[body["seed"]][1][side])) for side in (0, 1))
+    lines = [{"url": path, "body": {"seed": place}} for place, (path, _) in enumerate(answers)]
+    for ignored, left in (
+        ((), {"vectors": 1, "scores": 2, "label": 1}),
+        (("vectors",), {"scores": 2, "label": 1}),
+        (("vectors", "scores"), {"label": 1}),
+        (("vectors", "scores", "label"), {}),
+    ):
+        options = [each for name in ignored for each in ("--ignore", name)]
+        found, status = reported(a, b, write(tmp_path, *lines), *options)
+        assert (found["differs_in"], status) == (left, 1 if left else 0)
+
+
 def test_pooled_vectors_are_compared_as_embeddings_are(start: Start, tmp_path: Path) -> None:
     row = np.array([3, 4], "<f4")
     listed, bits = ({"data": [{"index": 0, "data": each}]} for each in (row.tolist(), base64.b64encode(row).decode()))
@@ -484,7 +504,7 @@ def test_a_server_whose_only_model_embeds_needs_no_name(start: Start, tmp_path: 
 
 
 def test_every_aspect_can_be_ignored() -> None:
-    assert {aspect.value for aspect in ComparedAspect} == set(get_args(Aspect))
+    assert {aspect.value for aspect in ComparedAspect} == {*get_args(Aspect), "vectors", "scores", "label"}
 
 
 def test_names_of_a_server_cannot_play_with_the_terminal(start: Start, tmp_path: Path) -> None:
