@@ -17,6 +17,8 @@ from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, vllm_model
 from tests.stack import GatewayProcess
 
+APART_S = 0.005
+"""Seconds between responses of an answer that is cut, so that the cut does not meet its end: that can stop Triton."""
 TEMPLATES = Path(__file__).parents[2] / "chat_templates"
 # It reads what the shipped one does not.
 _MORE_OF_TEMPLATE = """

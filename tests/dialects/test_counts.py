@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.bench import Bench, Truth
+from tests.dialects.bench import APART_S, Bench, Truth
 from tests.dialects.dialects import Dialect
 from tests.dialects.expectations import expected
 from tests.scripted_engine.replay import turn
@@ -93,7 +93,7 @@ def test_counts_and_finish_reasons_are_right_or_marked(
 
 
 def test_a_count_that_a_stop_string_cut_is_exact_or_marked(bench: Bench, dialect: Dialect) -> None:
-    bench.play(turn(text="alpha beta gamma delta"), chunk=[1, 3])
+    bench.play(turn(text="alpha beta gamma delta", pause=APART_S), chunk=[1, 3])
     body = {"model": dialect.name, "messages": [{"role": "user", "content": "count"}], "temperature": 0, "stop": "gam"}
     found = told(bench.http.post("/v1/chat/completions", json=body).json())
     assert (found.finish, found.finish_estimated) == ("stop", False)

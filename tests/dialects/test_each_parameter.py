@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.api.openai.parameters.table import PARAMETERS
-from tests.dialects.bench import Bench
+from tests.dialects.bench import APART_S, Bench
 from tests.dialects.dialects import DIALECTS, Dialect, parameters
 from tests.dialects.expectations import expected
 from tests.dialects.samples import MAX_TOKENS, PROMPT, SAMPLES, TEXT, Sample, Seen, parse_events
@@ -42,7 +42,7 @@ def seen(bench: Bench, dialect: Dialect, answer: httpx.Response, plain: Seen | N
 def outcome(bench: Bench, dialect: Dialect, name: str, plain: Seen) -> str:
     """What becomes of a request with a parameter, by one of the words of `expectations.Outcome`, or another."""
     sample = SAMPLES[name]
-    bench.play(turn(text=sample.text))
+    bench.play(turn(text=sample.text, pause=APART_S if "stop" in sample.fields else 0))
     answer = post(bench, dialect, sample, dict(sample.fields))
     if answer.status_code == 200:
         found = seen(bench, dialect, answer, plain)

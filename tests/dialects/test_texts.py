@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from openai import BadRequestError
 
-from tests.dialects.bench import Bench
+from tests.dialects.bench import APART_S, Bench
 from tests.dialects.dialects import Dialect
 from tests.dialects.expectations import expected
 from tests.scripted_engine.replay import turn
@@ -60,10 +60,9 @@ def test_a_streamed_answer_is_the_same_or_refused_by_name(bench: Bench, dialect:
 
 
 @pytest.mark.parametrize("stop", ["🚀", "done", "l 🙂👩", "ne"], ids=["character", "end", "across", "within"])
-def test_a_stop_string_ends_the_text_where_it_begins(
-    bench: Bench, dialect: Dialect, said: dict[str, str], stop: str
-) -> None:
-    cut = (said["emoji"].partition(stop)[0], "stop")
+def test_a_stop_string_ends_the_text_where_it_begins(bench: Bench, dialect: Dialect, stop: str) -> None:
+    bench.play(turn(text=TEXTS["emoji"], pause=APART_S))
+    cut = (TEXTS["emoji"].partition(stop)[0], "stop")
     assert whole(bench, dialect, "emoji", stop=stop) == cut
     if expected(dialect, "stream") != "rejected":
         pieces, finish = streamed(bench, dialect, "emoji", stop=[stop, "never said"])
