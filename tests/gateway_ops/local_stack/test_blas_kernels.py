@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from gateway_ops.local_stack.triton_installation import openblas_kernels, stub_environment
 
 _NAME = """\
@@ -21,29 +19,18 @@ print(name().decode())
 """
 
 
-def _kernels(env: dict[str, str]) -> str:
-    done = subprocess.run([sys.executable, "-c", _NAME], env=env, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def test_numpy_takes_the_kernels_that_the_environment_of_stubs_names() -> None:
+    def kernels(env: dict[str, str]) -> str:
+        done = subprocess.run([sys.executable, "-c", _NAME], env=env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     plain = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
     named = openblas_kernels(Path("/proc/cpuinfo").read_text())
-    assert _kernels(stub_environment(plain)) == named.get("OPENBLAS_CORETYPE", _kernels(plain))
+    assert kernels(stub_environment(plain)) == named.get("OPENBLAS_CORETYPE", kernels(plain))
+    assert stub_environment({**plain, "OPENBLAS_CORETYPE": "Haswell"})["OPENBLAS_CORETYPE"] == "Haswell"
 
 
-def test_what_the_user_names_stands() -> None:
-    assert stub_environment({**os.environ, "OPENBLAS_CORETYPE": "Haswell"})["OPENBLAS_CORETYPE"] == "Haswell"
-
-
-@pytest.mark.parametrize(
-    ("flags", "kernels"),
-    [
-        ("fpu sse4_2 avx2 avx512f avx512dq avx512cd avx512bw avx512vl", {"OPENBLAS_CORETYPE": "SkylakeX"}),
-        ("fpu sse4_2 avx2 avx512f", {}),
-        ("fpu sse4_2 avx2", {}),
-    ],
-)
-def test_a_cpu_without_all_that_the_kernels_use_is_left_alone(flags: str, kernels: dict[str, str]) -> None:
-    assert openblas_kernels(f"processor\t: 0\nflags\t\t: {flags}\nbogomips\t: 1\n") == kernels
-    assert openblas_kernels("Features\t: fp asimd\n") == {}
+def test_a_cpu_without_all_that_the_kernels_use_is_left_alone() -> None:
+    whole = "flags\t\t: fpu sse4_2 avx2 avx512f avx512dq avx512cd avx512bw avx512vl\n"
+    assert openblas_kernels(f"processor\t: 0\n{whole}bogomips\t: 1\n") == {"OPENBLAS_CORETYPE": "SkylakeX"}
+    assert openblas_kernels("flags\t\t: fpu sse4_2 avx2 avx512f\n") == openblas_kernels("Features\t: asimd\n") == {}
