@@ -59,20 +59,25 @@ def test_a_second_copy_in_its_makers_own_form_is_not_counted(tmp_path: Path) -> 
     assert getattr(stored_weights(tmp_path), "linear", None) == 128
 
 
-def test_a_file_that_the_index_names_and_that_is_missing_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "model-1.safetensors", {"model.norm.weight": ("BF16", [8], 16)})
-    named = {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-3.safetensors"}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": named}))
-    with pytest.raises(
-        UnreadableWeightsError, match=r"lacks model-2.safetensors and 1 more: the download is incomplete"
-    ):
-        stored_weights(tmp_path)
+INDEX = {"weight_map": {name: f"model-{name}.safetensors" for name in "123"}}
 
 
-@pytest.mark.parametrize("index", ["", "[]", "{}", '{"weight_map": []}', "[" * 100_000])
-def test_an_index_that_is_none_is_named(tmp_path: Path, index: str) -> None:
-    (tmp_path / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(UnreadableWeightsError, match="is not an index of safetensors files"):
+@pytest.mark.parametrize(
+    ("index", "cut", "said"),
+    [
+        (json.dumps(INDEX), 0, "lacks model-2.safetensors and 1 more: the download is incomplete"),
+        (None, 6, "ends after 10 of 16 bytes: the download is incomplete"),
+        *((text, 0, "is not an index of safetensors files") for text in ("", "[]", '{"weight_map": []}', "[" * 10**5)),
+    ],
+    ids=["a file is missing", "half of a file", "empty", "a list", "of a list", "levels without end"],
+)
+def test_what_is_no_whole_model_is_named(tmp_path: Path, index: str | None, cut: int, said: str) -> None:
+    file = tmp_path / "model-1.safetensors"
+    write(file, {"model.norm.weight": ("BF16", [8], 16)})
+    file.write_bytes(file.read_bytes()[: file.stat().st_size - cut])
+    if index is not None:
+        (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(UnreadableWeightsError, match=said):
         stored_weights(tmp_path)
 
 
@@ -104,14 +109,6 @@ def test_the_form_of_a_source_is_read(said: dict[str, Any], bits: float | None) 
 def test_a_form_that_is_not_known_is_not_guessed(said: dict[str, Any]) -> None:
     with pytest.raises(UnknownFormatError, match="how the model is quantised is unknown"):
         source_bits(said)
-
-
-def test_half_of_a_download_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "model.safetensors"
-    write(file, {"model.norm.weight": ("BF16", [8], 16)})
-    file.write_bytes(file.read_bytes()[:-6])
-    with pytest.raises(UnreadableWeightsError, match="ends after 10 of 16 bytes: the download is incomplete"):
-        stored_weights(tmp_path)
 
 
 VALUES = st.integers(-1, 2**70) | st.text(max_size=3) | st.none() | st.lists(st.integers(-1, 9), max_size=3)

@@ -34,16 +34,21 @@ METADATA: dict[str, tuple[int, Any]] = {
     "tokenizer.ggml.tokens": (ARRAY, (STRING, TOKENS)),
     "tokenizer.ggml.token_type": (ARRAY, (I32, [3] * len(SPECIAL) + [1] * (len(TOKENS) - len(SPECIAL)))),
     "tokenizer.ggml.merges": (ARRAY, (STRING, ["h e", "Ġ he"])),
-    **{f"tokenizer.ggml.{name}_token_id": (U32, at) for name, at in
-       {"bos": 1, "eos": 2, "unknown": 0, "padding": 2}.items()},
-}  # fmt: skip
-SHAPES = {
-    "token_embd": (len(TOKENS), HIDDEN), "output_norm": (HIDDEN,), "blk.0.attn_norm": (HIDDEN,),
-    "blk.0.attn_q": (HEADS * HEAD_DIM, HIDDEN), "blk.0.attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
-    "blk.0.attn_v": (KV_HEADS * HEAD_DIM, HIDDEN), "blk.0.attn_output": (HIDDEN, HEADS * HEAD_DIM),
-    "blk.0.ffn_norm": (HIDDEN,), "blk.0.ffn_gate": (FFN, HIDDEN), "blk.0.ffn_up": (FFN, HIDDEN),
-    "blk.0.ffn_down": (HIDDEN, FFN),
-}  # fmt: skip
+    "tokenizer.ggml.bos_token_id": (U32, 1),
+    "tokenizer.ggml.eos_token_id": (U32, 2),
+    "tokenizer.ggml.unknown_token_id": (U32, 0),
+    "tokenizer.ggml.padding_token_id": (U32, 2),
+}
+SQUARE = (HEADS * HEAD_DIM, HIDDEN)
+SHAPES: dict[str, tuple[int, ...]] = {"token_embd": (len(TOKENS), HIDDEN), "output_norm": (HIDDEN,)}
+SHAPES |= {
+    "blk.0.attn_norm": (HIDDEN,),
+    "blk.0.attn_q": SQUARE,
+    "blk.0.attn_output": SQUARE,
+    "blk.0.ffn_norm": (HIDDEN,),
+}
+SHAPES |= {f"blk.0.attn_{name}": (KV_HEADS * HEAD_DIM, HIDDEN) for name in "kv"}
+SHAPES |= {"blk.0.ffn_gate": (FFN, HIDDEN), "blk.0.ffn_up": (FFN, HIDDEN), "blk.0.ffn_down": (HIDDEN, FFN)}
 
 
 def _value(kind: int, value: Any) -> bytes:
