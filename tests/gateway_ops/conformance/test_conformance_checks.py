@@ -6,8 +6,7 @@ import itertools
 import json
 import re
 import shlex
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from tests.gateway_ops.conformance.lies import FAULT, LIES
 
 CHECKS = {check.name: (group.title, check) for group in suite.GROUPS for check in group.checks}
 
-FEW = {"usage-of-stream", "stop-in-stream", "text-characters", "error-context", "error-wrong-key", "models-list"}
+FEW = ("usage-of-stream", "stop-in-stream", "text-characters", "error-context", "error-wrong-key", "models-list")
 
 
 def meet(server: HonestServer) -> ServerUnderCheck:
@@ -36,19 +35,6 @@ def run(server: ServerUnderCheck, name: str) -> CheckOutcome:
     if name == "error-no-trace":  # which looks at the errors so far
         run(server, "error-no-model")
     return suite.run_one(server, group, check)
-
-
-@pytest.fixture(scope="module")
-def honest() -> Iterator[ServerUnderCheck]:
-    with HonestServer() as server:
-        yield meet(server)
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_an_honest_server_passes(name: str, honest: ServerUnderCheck) -> None:
-    found = run(honest, name)
-    expected = Verdict.NOT_OFFERED if name == "text-image" else Verdict.TRUE
-    assert (found.verdict, found.evidence) == (expected, found.evidence if name == "text-image" else "")
 
 
 @pytest.fixture
@@ -67,6 +53,10 @@ def test_a_lie_is_seen_and_shown(name: str) -> None:
     assert found.evidence
     assert found.curl
     assert all(KEY not in line for line in found.curl)
+    if name == "cancel-frees":  # what counts the request is shown as well
+        stream, metrics = found.curl
+        assert '"stream": true' in stream
+        assert f"{server.url}/metrics" in metrics
 
 
 def test_names_are_unique_and_each_check_has_a_promise_and_a_source() -> None:
@@ -77,7 +67,7 @@ def test_names_are_unique_and_each_check_has_a_promise_and_a_source() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(FEW), *(pytest.param(each, marks=pytest.mark.long) for each in CHECKS if each not in FEW)]
+    "name", [*FEW, *(pytest.param(each, marks=pytest.mark.long) for each in CHECKS if each not in FEW)]
 )
 def test_a_lie_is_seen_by_the_printed_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
@@ -86,17 +76,6 @@ def test_a_lie_is_seen_by_the_printed_lines(name: str, monkeypatch: pytest.Monke
     with HonestServer(lie) as server:
         found = run(meet(server), name)
     assert found.verdict is Verdict.UNTRUE, found.evidence
-
-
-def test_a_printed_line_shows_the_evidence() -> None:
-    with HonestServer(LIES["usage-total"]()) as server:
-        found = run(meet(server), "usage-total")
-        environment = {"GATEWAY_API_KEY": KEY, "PATH": "/usr/bin:/bin"}
-        (line,) = found.curl
-        shown = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("HTTP/1.0 200")
-    assert '"completion_tokens": 16, "total_tokens": 13' in shown
-    assert "13 + 16 = 13 tokens" in found.evidence
 
 
 def test_texts_of_a_server_do_not_act_upon_the_terminal() -> None:
@@ -111,15 +90,6 @@ def test_texts_of_a_server_do_not_act_upon_the_terminal() -> None:
     (line,) = found.curl
     assert line.isprintable()
     assert json.loads(shlex.split(line)[-1])["model"] == acting
-
-
-@pytest.mark.usefixtures("soon")
-def test_a_request_that_stays_counted_is_shown_with_what_counts_it() -> None:
-    with HonestServer(LIES["cancel-frees"]()) as server:
-        found = run(meet(server), "cancel-frees")
-        stream, metrics = found.curl
-    assert '"stream": true' in stream
-    assert f"{server.url}/metrics" in metrics
 
 
 _COUNT = itertools.count()
