@@ -16,7 +16,6 @@ OTHER = "from p import a\n\ndef two():\n    return a.ONE\n"
     ("imports", "other", "circles"),
     [
         ("from p.b import two", OTHER, 1),
-        ("import p.b", OTHER, 1),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import two", OTHER, 1),
         ("def one():\n    from p import b\n    return b", OTHER, 1),
         ("from p.b import two", "import a\n", 0),
