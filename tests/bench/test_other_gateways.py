@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.load import Load
-from benchmarks.harness.peers import comparison, environments
-from benchmarks.harness.peers.environments import Environment
+from benchmarks.harness.peers import comparison
 from benchmarks.harness.peers.pace import Pace, token_id
 from benchmarks.harness.peers.peer import Peer
 from benchmarks.harness.processes import BenchmarkError
@@ -45,15 +44,6 @@ def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch:
     rows = comparison._interleaved([slow], Load("64x20ms", 64, 20_000, 150), 3, lambda _: None)
     assert rows == {"LiteLLM": {"failed": "64x20ms: not every answer was whole: bad=64"}}
     assert asked == [30]  # a slow one gets a fifth of the tokens
-
-
-@pytest.mark.long
-def test_what_pip_cannot_install_is_refused_with_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setattr(environments, "FOLDER", tmp_path)
-    missing = Environment("missing", "1.0", (("--no-index", "no-such-gateway==1.0"),))
-    with pytest.raises(BenchmarkError, match=r"not installed, --no-index no-such-gateway==1\.0: .*no-such-gateway"):
-        environments.install(missing, lambda _: None)
-    assert not (tmp_path / "missing" / "installed").exists()
 
 
 async def test_an_engine_waits_before_each_token_as_the_synthetic_triton_does() -> None:
