@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
 from functools import partial
@@ -23,7 +22,7 @@ from gateway_ops.cli.root import app
 from tests.ports import free_port
 from tests.raw_server import raw_server, read_request
 from tests.stack import GatewayProcess
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 KEY = "sk-of-the-test"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -31,21 +30,15 @@ TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    return WarmGateways.of_this_process().run(["bench", *arguments], environment)
+    return gateway("bench", *arguments)
 
 
 def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, tmp_path: Path) -> None:
-    with GatewayProcess(
-        tmp_path / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="2048",
-        GATEWAY_API_KEYS=KEY,
-    ) as gateway:
+    settings = {"GATEWAY_MODEL": "tiny", "GATEWAY_TRITON_URL": triton.grpc_url, "GATEWAY_MAX_SEQ_LEN": "2048"}
+    settings |= {"GATEWAY_TOKENIZER": str(tiny_model_dir), "GATEWAY_API_KEYS": KEY}
+    with GatewayProcess(tmp_path / "log", **settings) as running:
         output = tmp_path / "results" / "streams.json"
-        common = (f"{gateway.url}/v1", "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
+        common = (f"{running.url}/v1", "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
         done = bench(*common, "--streams", "3", "--requests", "9", "--warm-up", "0", "--max-tokens", "7",
                      "--output", str(output))  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -57,14 +50,14 @@ def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, 
         first, whole = found["time_to_first_token_ms"], found["end_to_end_ms"]
         assert 0 < first["p50"] <= first["p99"] <= first["max"] <= whole["max"]
         assert found["completion_tokens_per_s"] > 0
-        assert gateway.metric("gateway_requests_total", 'endpoint="/v1/chat/completions"') == 9
+        assert running.metric("gateway_requests_total", 'endpoint="/v1/chat/completions"') == 9
 
         done = bench(*common, "--rate", "40", "--duration", "1", "--warm-up", "0.2", "--max-tokens", "2")
         found = json.loads(done.stdout)
         assert 15 < found["requests"]["sent"] == found["requests"]["completed"] < 80
         assert found["model"] == "tiny"
 
-        rejected = bench(gateway.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
+        rejected = bench(running.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
         assert rejected.returncode == 1
         assert "2 x 401 invalid_api_key" in rejected.stdout
         assert "Traceback" not in rejected.stderr

@@ -24,15 +24,13 @@ from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer
 from tests.gateway_ops.conformance.lies import LIES, of_stream
 from tests.ports import free_port
 from tests.raw_server import raw_server, read_request
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
 
-def check(url: str, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    environ["GATEWAY_API_KEY"] = key
-    return WarmGateways.of_this_process().run(["check", url, "--conformance", *arguments], environ, timeout=120)
+def check(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return gateway("check", url, "--conformance", *arguments, timeout=120, GATEWAY_API_KEY=KEY)
 
 
 def test_an_honest_server_is_green_with_its_url_alone() -> None:

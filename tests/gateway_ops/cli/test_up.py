@@ -25,7 +25,7 @@ from tests.gateway_ops.launch.launched import alive, command_of
 from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.waiting import wait_until
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
@@ -40,7 +40,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return WarmGateways.of_this_process().run(arguments, environ, timeout=120)
+    return gateway(*arguments, timeout=120, **environ)
 
 
 @contextmanager
@@ -126,19 +126,31 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "source", "said"),
     [
-        (("--template", "nowhere.jinja"), f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
-        (("--family", "nobody"), "--family: Unknown model family 'nobody'; known families: apertus, "),
+        (("--template", "nowhere.jinja"), None, f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
+        (("--family", "nobody"), None, "--family: Unknown model family 'nobody'; known families: apertus, "),
+        ((), "{% for m in messages %}{{ m }", "--template: BROKEN: The chat template does not compile: "),
+        ((), "{{ m[0].x }}", "--template: BROKEN: it cannot render a user message: UndefinedError: "),
     ],
 )
 def test_a_wrong_template_or_family_is_said_before_anything_starts(
-    environ: dict[str, str], tiny_model_dir: Path, options: tuple[str, ...], said: str
+    environ: dict[str, str],
+    tiny_model_dir: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    source: str | None,
+    said: str,
 ) -> None:
+    broken = tmp_path / "broken.jinja"
+    if source is not None:
+        broken.write_text(source)
+        options = ("--template", str(broken))
     done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), *options)
     assert done.returncode == 1
-    assert f"error: {said}" in done.stderr
+    assert f"error: {said.replace('BROKEN', str(broken))}" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "loading" not in done.stderr
 
 
 def test_an_encoder_that_cannot_be_had_is_said_before_anything_starts(
@@ -163,25 +175,6 @@ def test_the_settings_entry_of_the_encoder_is_one_of_a_model() -> None:
     entry = embedding_entry(Path("/models/encoder"), "127.0.0.1:8001")
     assert (entry.pop("task"), entry["triton"]["model"]) == ("embed", "embedding")
     assert ModelSettings.model_validate(entry).name == "all-minilm-l6-v2"
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("{% for message in messages %}{{ message.content }", "The chat template does not compile: "),
-        ("{{ messages[0].rol.x }}", "it cannot render a user message: UndefinedError: "),
-    ],
-)
-def test_a_broken_template_is_said_before_anything_starts(
-    environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path, source: str, said: str
-) -> None:
-    broken = tmp_path / "broken.jinja"
-    broken.write_text(source)
-    done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), "--template", str(broken))
-    assert done.returncode == 1
-    assert f"error: --template: {broken}: {said}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Triton" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
