@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 
 from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.bound_process import BoundProcess
 from tests.gateway_ops.launch.launched import alive, command_of
@@ -200,6 +202,38 @@ def test_the_death_of_the_gateway_is_said(environ: dict[str, str], tiny_model_di
     assert up.returncode == 1
     assert "error: The gateway died" in err
     assert not alive(triton)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("hurt", "number", "told"),
+    [
+        ("bin/tritonserver", signal.SIGKILL, "was killed by signal 9"),
+        ("bin/tritonserver", signal.SIGSTOP, "hangs"),
+        ("/preprocessing/1/model.py", signal.SIGKILL, "is running, but the process"),
+        ("/tensorrt_llm/1/model.py", signal.SIGKILL, "is running, but the process"),
+    ],
+)
+def test_a_triton_that_is_hurt_answers_again_within_a_minute(
+    environ: dict[str, str], tiny_model_dir: Path, hurt: str, number: signal.Signals, told: str
+) -> None:
+    port = free_port()
+    with foreground(environ | {"GATEWAY_FIRST_TOKEN_TIMEOUT_S": "60"}, port, tiny_model_dir) as up:
+        pids = [pid for pid in descendants(up.pid) if hurt in " ".join(arguments(pid)[:2])]
+        assert pids
+        for pid in pids:
+            os.kill(pid, number)
+        deadline, said = threading.Timer(60, up.kill), ""
+        deadline.start()
+        while "ready again" not in said and (line := up.stderr.readline()):
+            said += line
+        deadline.cancel()
+        assert f"tritonserver {told}" in said
+        assert "starting it again in 1 s (1 of 5)" in said
+        assert "ready again" in said
+        body = {"model": tiny_model_dir.name, "prompt": "go on", "max_tokens": 1}
+        url = f"http://127.0.0.1:{port}/v1/completions"
+        wait_until(lambda: httpx.post(url, json=body, timeout=10).status_code == 200, 60)
 
 
 def belongings(environ: dict[str, str]) -> list[int]:
