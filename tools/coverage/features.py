@@ -47,7 +47,7 @@ STEPS = (
 _LAUNCH = "gateway_ops/launch/test_launch_refusals.py::"
 _SPECULATIVE = f"{_README}test_engines_are_built_for_each_way_of_guessing"
 _RULES = "gateway_ops/repository/test_contradictions.py::"
-_OPTIONS = "gateway_ops/repository/test_options.py::"
+_OPTIONS = "gateway_ops/repository/test_overrides.py::"
 _SERVER = "integration/test_rendered_repository.py::test_every_way_gives_the_same_text"
 
 MODES = (
