@@ -25,13 +25,7 @@ from prometheus_client.samples import Sample
 
 LABEL: Final = "llm-d.ai/engine-type"
 OLD_LABEL: Final = "inference.networking.k8s.io/engine-type"
-SPECS: Final = (
-    "queuedRequestsSpec",
-    "runningRequestsSpec",
-    "kvUsageSpec",
-    "cacheBlockSizeSpec",
-    "cacheNumBlocksSpec",
-)
+SPECS: Final = ("queuedRequestsSpec", "runningRequestsSpec", "kvUsageSpec", "cacheBlockSizeSpec", "cacheNumBlocksSpec")
 BUILT_IN: Final = {
     "triton-tensorrt-llm": {
         "queuedRequestsSpec": "nv_trt_llm_request_metrics{request_type=waiting}",
@@ -51,15 +45,7 @@ class PageError(Exception):
 
 @dataclass
 class Read:
-    """What the picker knows of an endpoint after a scrape.
-
-    Attributes:
-        values: by the name of their specification.
-        active: adapters that run.
-        waiting: adapters that wait.
-        max_adapters: that may run at a time; 0 where nothing was said.
-        errors: what was looked for and not found.
-    """
+    """What the picker knows of an endpoint after a scrape: values and errors by the names of specifications."""
 
     values: dict[str, float] = field(default_factory=dict)
     active: set[str] = field(default_factory=set)
@@ -69,11 +55,7 @@ class Read:
 
 
 class Picker:
-    """Reads pages as an endpoint picker with a configuration does.
-
-    Args:
-        config: of the kind EndpointPickerConfig.
-    """
+    """Reads pages as an endpoint picker with a configuration of the kind EndpointPickerConfig does."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         (extractor,) = [each for each in config["plugins"] if each["type"] == "core-metrics-extractor"]

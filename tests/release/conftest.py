@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,35 +21,18 @@ _SOURCES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Archives:
+class Archives(NamedTuple):
     """The two files of a release."""
 
     sdist: Path
     wheel: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """An environment that has the wheel, and its dependencies from the environment of the tests.
+class Installed(NamedTuple):
+    """An environment that has the wheel, and its dependencies from the environment of the tests: its programs."""
 
-    Attributes:
-        folder: of the environment.
-        site: its own packages.
-    """
-
-    folder: Path
-    site: Path
-
-    @property
-    def gateway(self) -> Path:
-        """The command."""
-        return self.folder / "bin" / "gateway"
-
-    @property
-    def python(self) -> Path:
-        """The interpreter."""
-        return self.folder / "bin" / "python"
+    programs: Path
+    site: Path  # its own packages
 
 
 @pytest.fixture(scope="session")
@@ -81,4 +64,4 @@ def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> I
     # A plain path: the files of links in there, one of which leads to the checkout, are not read.
     paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (site / "dependencies.pth").write_text("".join(f"{path}\n" for path in sorted(paths)))
-    return Installed(folder, site)
+    return Installed(folder / "bin", site)

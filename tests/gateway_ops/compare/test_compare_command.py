@@ -11,6 +11,7 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,15 +34,8 @@ Start = Callable[..., OtherServer]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    servers: list[OtherServer] = []
-
-    def begin(answer: Callable[[str, dict[str, Any]], Said], **more: Any) -> OtherServer:
-        servers.append(OtherServer(answer, **more).__enter__())
-        return servers[-1]
-
-    yield begin
-    for server in servers:
-        server.__exit__(None, None, None)
+    with ExitStack() as servers:
+        yield lambda answer, **more: servers.enter_context(OtherServer(answer, **more))
 
 
 def compare(*arguments: str) -> Result:

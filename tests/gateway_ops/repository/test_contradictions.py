@@ -182,6 +182,14 @@ def test_what_upstream_takes_or_changes_nothing_is_taken(change: dict[str, Any],
     assert said(deployments_of(change)) == {}
 
 
+def test_a_draft_whose_cache_is_bounded_by_tokens_shares_its_targets_gpu(deployments_of) -> None:
+    speculative = {"method": "draft_target", "draft": "guess", "max_draft_tokens": 8}
+    target = {"speculative": speculative, "triton": RANKS}
+    draft = {"name": "guess", "role": "draft", "prefix": "g_", "engine_dir": "/engines/guess", "triton": RANKS}
+    assert said(deployments_of(target, draft)).keys() == {"triton.gpu_ids"}
+    assert said(deployments_of(target, draft | {"kv_cache": {"max_tokens": 4096}})) == {}
+
+
 @pytest.mark.parametrize(
     ("key", "fix"),
     [

@@ -23,19 +23,12 @@ Expected = dict[str, tuple[str | None, str | None]]
 
 @dataclass(frozen=True)
 class Hand:
-    """What somebody fills in for one deployment of an example.
-
-    Attributes:
-        values: by model and variable of `fill_template.py`.
-        choices: where the rendering differs from just these values, beside what every rendering has better.
-        names: of models that are not called as upstream's.
-        changes: of the deployment, so that it is the same as what the hand was told.
-    """
+    """What somebody fills in for one deployment of an example."""
 
     values: Values
-    choices: Expected
-    names: dict[str, str] = field(default_factory=dict)
-    changes: dict[str, dict[str, object]] = field(default_factory=dict)
+    choices: Expected  # where the rendering differs from just these values, beside what every rendering has better
+    names: dict[str, str] = field(default_factory=dict)  # of models that are not called as upstream's
+    changes: dict[str, dict[str, object]] = field(default_factory=dict)  # that make it what the hand was told
 
 
 def words(text: str) -> dict[str, str]:
