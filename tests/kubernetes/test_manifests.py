@@ -29,7 +29,11 @@ from tools import monitoring_manifests
 TRITON_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}  # Triton's defaults
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.fixture(params=OVERLAYS)
+def overlay(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def test_manifests_fit_their_schemas(overlay: str) -> None:
     for manifest in rendered(overlay):
         check_schemas(manifest)
@@ -63,7 +67,6 @@ def test_rules_in_cel_hold() -> None:
             assert manifest["spec"]["minReplicaCount"] <= manifest["spec"]["maxReplicaCount"]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_gateway_takes_its_settings(overlay: str, tmp_path: Path) -> None:
     container = gateways(overlay).containers()["gateway"]
     settings = settings_of(overlay, tmp_path)
@@ -90,7 +93,6 @@ def port_of(container: kustomize.Manifest, name: str) -> int:
     return int(port)
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 async def test_probes_ask_for_what_there_is(overlay: str, tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     container = gateways(overlay).containers()["gateway"]
@@ -103,7 +105,6 @@ async def test_probes_ask_for_what_there_is(overlay: str, tmp_path: Path) -> Non
     assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"  # must not ask for Triton
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_times_are_those_of_the_documents(overlay: str, tmp_path: Path) -> None:
     pod = gateways(overlay)
     server = settings_of(overlay, tmp_path).server
@@ -145,7 +146,6 @@ def exit_timeout(triton: kustomize.Manifest) -> int:
     return int(found[1])
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
     for pod in pods(overlay):
         security = pod.spec["securityContext"]
@@ -170,7 +170,6 @@ def test_containers_are_as_hardened_as_in_compose(overlay: str) -> None:
             assert writable <= {"/tmp", "/cache", "/dev/shm"}
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_images_are_those_that_the_project_has_or_runs_on(overlay: str) -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     known = {compose["gateway"]["image"], compose["triton"]["image"].removeprefix("${TRITON_IMAGE:-").removesuffix("}")}
@@ -186,7 +185,6 @@ def test_images_are_those_that_the_project_has_or_runs_on(overlay: str) -> None:
                 assert container["image"] in known
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_everything_that_is_named_is_there(overlay: str) -> None:
     manifests = {(each["kind"], each["metadata"]["name"]) for each in rendered(overlay)}
     for pod in pods(overlay):
@@ -200,7 +198,6 @@ def test_everything_that_is_named_is_there(overlay: str) -> None:
             assert {mount["name"] for mount in container["volumeMounts"]} <= names
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_everything_that_selects_finds_something(overlay: str) -> None:
     every = list(pods(overlay))
     owners = {pod.owner for pod in every}
@@ -270,7 +267,6 @@ def test_triton_is_where_the_gateway_looks_and_closed_to_others(overlay: str, tm
         assert policies["triton"]["egress"] == []
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
     own = set(re.findall(r"^(gateway_\w+) ", load_families({}, EngineLoad()), re.MULTILINE))  # without labels
     for manifest in rendered(overlay):
@@ -291,7 +287,6 @@ def test_scaling_asks_for_metrics_that_there_are(overlay: str) -> None:
                 assert trigger["metadata"]["ignoreNullValues"] == "false"  # else a Prometheus without data scales in
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_pods_find_each_other_by_name(overlay: str) -> None:
     """A LeaderWorkerSet's headless Service is not made where another has its name; names are asked of DNS by egress."""
     services = {each["metadata"]["name"] for each in rendered(overlay) if each["kind"] == "Service"}

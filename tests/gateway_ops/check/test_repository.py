@@ -82,8 +82,8 @@ def test_python_that_the_backend_cannot_run(repo: Path, file: str, text: str, li
     assert (found.severity, found.where, found.what) == (Severity.ERROR, f"{path}:{line}", what)
 
 
-def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+def test_beams_of_the_llm_api_are_for_beam_search_alone(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
     edit(repo / ENGINE, *parameter("max_beam_width", "4"))
     (found,) = check_repository(repo)
     assert (found.severity, found.fix) == (Severity.INFO, "Use another model for chat.")
@@ -104,18 +104,16 @@ def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
         ("tensorrt_llm/1/cpu_double/lora.py", "tensorrt_llm/1/cpu_double/reference_engine.py", "cpu_double.lora"),
     ],
 )
-def test_a_helper_that_is_gone(
-    rendered: Callable[[str], Path], tmp_path: Path, gone: str, importer: str, module: str
-) -> None:
-    repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
+def test_a_helper_that_is_gone(copied: Callable[[str], Path], gone: str, importer: str, module: str) -> None:
+    repo = copied("embedded")
     (repo / gone).unlink()
     found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is missing."]
     assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
     assert {finding.severity for finding in found} == {Severity.ERROR}
 
 
-def test_an_adapter_that_is_gone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+def test_an_adapter_that_is_gone(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
     (repo / "tensorrt_llm" / "1" / "engines" / "llmapi" / "llmapi_adapter.py").unlink()
     (found,) = bad(repo)
     assert found.what == "1/ has no llmapi_adapter.py, which engine llmapi runs."
@@ -155,10 +153,8 @@ def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
         (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it does not accept drafts"),
     ],
 )
-def test_a_draft_model_that_nothing_asks(
-    rendered: Callable[[str], Path], tmp_path: Path, file: str, tensor: str, what: str
-) -> None:
-    repo = shutil.copytree(rendered("draft-target"), tmp_path / "repo")
+def test_a_draft_model_that_nothing_asks(copied: Callable[[str], Path], file: str, tensor: str, what: str) -> None:
+    repo = copied("draft-target")
     edit(repo / file, rf'input \{{ name: "{tensor}"[^\n]*\n', "")
     (found,) = bad(repo)
     assert found.severity is Severity.WARNING
@@ -166,12 +162,12 @@ def test_a_draft_model_that_nothing_asks(
     assert tensor in found.fix
 
 
-def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("draft-target"), tmp_path / "drafts")
+def test_a_draft_that_is_its_target_and_an_engine_that_is_none(copied: Callable[[str], Path]) -> None:
+    repo = copied("draft-target")
     edit(repo / "tensorrt_llm_draft" / "config.pbtxt", *parameter("gpt_model_path", "/engines/llama-3.1-8b"))
     (found,) = bad(repo)
     assert "load the same engine, /engines/llama-3.1-8b" in found.what
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "llmapi")
+    repo = copied("llmapi-tp4")
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("engine", "tensort"))
     (found,) = bad(repo)
     assert (found.what, found.fix) == (
@@ -224,8 +220,8 @@ def test_any_number_of_64_bits_is_a_version_and_other_folders_beside_it_are_not(
     }  # fmt: skip
 
 
-def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("two-models"), tmp_path / "repo")
+def test_engines_that_take_each_others_gpus(copied: Callable[[str], Path]) -> None:
+    repo = copied("two-models")
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
     (found,) = bad(repo)
     assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
@@ -314,8 +310,8 @@ def test_an_engine_is_known_without_all_its_tensors(engine_alone: Path, gone: tu
     assert found == {refusal, *(f"It has no input {name!r}" for name in gone)}
 
 
-def test_a_python_engine_is_known_by_most_of_its_tensors(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+def test_a_python_engine_is_known_by_most_of_its_tensors(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
     for name in ("preprocessing", "postprocessing", "ensemble", "tensorrt_llm_bls"):
         shutil.rmtree(repo / name)
     assert bad(repo) == []
