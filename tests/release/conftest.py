@@ -29,9 +29,9 @@ class Archives(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """An environment that has the wheel, and its dependencies from the environment of the tests: its programs."""
+    """An environment that has the wheel, and its dependencies from the environment of the tests."""
 
-    programs: Path
+    folder: Path
     site: Path  # its own packages
 
 
@@ -64,4 +64,4 @@ def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> I
     # A plain path: the files of links in there, one of which leads to the checkout, are not read.
     paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (site / "dependencies.pth").write_text("".join(f"{path}\n" for path in sorted(paths)))
-    return Installed(folder / "bin", site)
+    return Installed(folder, site)

@@ -40,7 +40,7 @@ class Shell:
     """Runs programs of the environment in a folder of its own."""
 
     def __init__(self, installed: Installed, folder: Path) -> None:
-        self._programs = installed.programs
+        self._programs = installed.folder / "bin"
         self.folder = folder
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "PYTHON"))}
         self._environ = kept | {"GATEWAY_CACHE_DIR": str(folder / "cache"), "NO_COLOR": "1", "COLUMNS": "160"}
@@ -122,7 +122,8 @@ def test_up_answers_and_check_and_bench_agree(shell: Shell, url: str) -> None:
 def test_the_line_that_adds_an_extra_installs_only_what_is_missing(
     shell: Shell, installed: Installed, extra: str
 ) -> None:
-    pip = [sys.executable, "-m", "pip", "--python", str(installed.programs / "python"), "--disable-pip-version-check"]
+    python = str(installed.folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
     code = f"from gateway.settings.extras import pip_install; print(pip_install({extra!r}))"
     said = shell.gateway("-c", code, program="python").stdout
     line = [*pip, *shlex.split(said)[1:], "--no-index", "--dry-run"]
