@@ -76,7 +76,7 @@ class Image:
         assert result.exit_code == 1, result.output
         return result.output
 
-    def started(self, *words: str) -> BoundProcess:
+    def started(self, *words: str) -> BoundProcess[str]:
         """A build in a process of its own."""
         command = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(self.file), *words]
         return BoundProcess(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
