@@ -62,14 +62,8 @@ def test_a_streamed_chat_is_the_whole_one() -> None:
         {"choices": [], "usage": usage},
     )
     assert answer == whole(CHAT, {"choices": [two, one], "usage": usage})
-    assert answer.choices[0] == AnswerChoice(
-        "ab",
-        "so",
-        "",
-        (("f", '{"a": 1}'),),
-        "tool_calls",
-        (AnswerToken("a", -0.5, {"x": -2}), AnswerToken("b", -0.5, {"x": -2})),
-    )
+    tokens = AnswerToken("a", -0.5, {"x": -2}), AnswerToken("b", -0.5, {"x": -2})
+    assert answer.choices[0] == AnswerChoice("ab", "so", "", (("f", '{"a": 1}'),), "tool_calls", tokens)
     assert answer.usage == UsageCounts(3, 2, estimated=True)
     assert said == [False, True, True, False, True, True, True, True, False, False]
 
@@ -158,15 +152,10 @@ def test_arguments_of_calls_are_held_against_each_other_as_values() -> None:
 def test_usage_that_only_one_tells_is_a_difference() -> None:
     counts = UsageCounts(1, 2, estimated=True)
     _, (found,) = judge(WholeAnswer((), counts), WholeAnswer((), None), ComparisonRules())
-    assert found.facts == {
-        "prompt_tokens": {"a": 1, "b": None},
-        "completion_tokens": {"a": 2, "b": None},
-        "estimated": ["a"],
-    }
-    assert (
-        judge(WholeAnswer((), counts), WholeAnswer((), UsageCounts(1, 2, estimated=False)), ComparisonRules())[0]
-        is OutcomeKind.EQUAL
-    )
+    missing = {"prompt_tokens": {"a": 1, "b": None}, "completion_tokens": {"a": 2, "b": None}}
+    assert found.facts == missing | {"estimated": ["a"]}
+    both = WholeAnswer((), counts), WholeAnswer((), UsageCounts(1, 2, estimated=False))
+    assert judge(*both, ComparisonRules())[0] is OutcomeKind.EQUAL
 
 
 def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
@@ -200,11 +189,8 @@ def test_alternatives_that_only_one_gives_are_a_difference() -> None:
     without = answer(AnswerToken("a", -0.5, {}), AnswerToken("c", -0.1, {}))
     for a, b, counts in ((with_some, without, {"a": 2, "b": 0}), (without, with_some, {"a": 0, "b": 2})):
         kind, (found,) = judge(a, b, ComparisonRules())
-        assert (kind, found.aspect, found.facts) == (
-            OutcomeKind.DIFFERS,
-            "logprobs",
-            {"at_token": 0, "alternatives": counts},
-        )
+        facts = {"at_token": 0, "alternatives": counts}
+        assert (kind, found.aspect, found.facts) == (OutcomeKind.DIFFERS, "logprobs", facts)
     assert judge(without, without, ComparisonRules())[0] is OutcomeKind.EQUAL
     assert judge(with_some, with_some, ComparisonRules())[0] is OutcomeKind.EQUAL
 

@@ -85,27 +85,19 @@ def test_the_command_of_upstreams_readme_is_taken_as_it_is() -> None:
     assert ours["input encoder_input_features type"] == "BF16"
 
 
-def test_ranks_of_instances_are_separated_as_upstream_has_them() -> None:
-    (a, _) = apply_overrides(DATA, [r"a/participant_ids:1\,2;3\,4"])["deployments"]
-    assert a["triton"] == {"participant_ids": [["1", "2"], ["3", "4"]]}
-
-
-def test_spaces_after_commas_and_quotes_around_numbers() -> None:
-    changed = apply_overrides(DATA, ["limits.max_seq_len:4096, engine_dir:/engines/a", "a/model.source:'123'"])
-    assert changed["deployments"][0] | {"kv_cache": None} == {
-        "name": "a", "kv_cache": None, "limits": {"max_seq_len": 4096}, "engine_dir": "/engines/a",
-        "model": {"source": "123"},
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("value", ["[x", "*x", '"x', "!!x y", "@x", "%x", "`x`"])
-def test_a_value_that_is_no_yaml_is_text(value: str) -> None:
-    assert apply_overrides(DATA, [f"a/engine_dir:{value}"])["deployments"][0]["engine_dir"] == value
-
-
-def test_an_empty_value_unsets() -> None:
-    assert apply_overrides(DATA, ["a/enable_kv_cache_reuse:"])["deployments"][0] == {"name": "a", "kv_cache": {}}
-    assert apply_overrides(DATA, ["medusa_choices:"]) == DATA
+@pytest.mark.parametrize(
+    ("override", "entry"),
+    [
+        (r"participant_ids:1\,2;3\,4", {"triton": {"participant_ids": [["1", "2"], ["3", "4"]]}}),
+        ("limits.max_seq_len:4096, engine_dir:/e", {"limits": {"max_seq_len": 4096}, "engine_dir": "/e"}),
+        ("a/model.source:'123'", {"model": {"source": "123"}}),
+        ("a/enable_kv_cache_reuse:", {"kv_cache": {}}),  # an empty value unsets
+        ("medusa_choices:", {}),
+        *((f"a/engine_dir:{value}", {"engine_dir": value}) for value in ("[x", "*x", '"x', "!!x y", "@x", "%x", "`x`")),
+    ],
+)
+def test_forms_of_values(override: str, entry: dict[str, object]) -> None:
+    assert apply_overrides(DATA, [override])["deployments"][0] == DATA["deployments"][0] | entry
 
 
 @pytest.mark.parametrize(
