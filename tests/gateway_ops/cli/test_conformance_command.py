@@ -33,6 +33,13 @@ def check(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return gateway("check", url, "--conformance", *arguments, timeout=120, GATEWAY_API_KEY=KEY)
 
 
+def checked(lie: Lie, *options: str) -> dict[str, dict[str, Any]]:
+    """What is found of a server that lies, by the names of checks."""
+    with HonestServer(lie) as server:
+        values = json.loads(check(server.url, "--json", *options).stdout)
+    return {each["name"]: each for each in values["checks"]}
+
+
 def test_an_honest_server_is_green_with_its_url_alone() -> None:
     with HonestServer() as server:
         done = check(f"{server.url}/v1/", "--json")
@@ -168,9 +175,7 @@ def _endless(events: list[Any]) -> None:
 
 
 def test_a_stream_without_end_is_untrue_and_bounded() -> None:
-    with HonestServer(of_stream(_endless)) as server:
-        values = json.loads(check(server.url, "--json").stdout)
-    found = {each["name"]: each for each in values["checks"]}
+    found = checked(of_stream(_endless))
     assert found["stream-done"]["verdict"] == "untrue"
     assert found["stream-done"]["evidence"] == "the response has more than 4 MiB or 5000 events"
     assert found["usage-total"]["verdict"] == "true"
@@ -183,9 +188,7 @@ def _trickle(body: dict[str, Any], reply: Reply) -> None:
 
 
 def test_a_stream_that_trickles_ends_by_the_clock() -> None:
-    with HonestServer(Lie(after=_trickle)) as server:
-        values = json.loads(check(server.url, "--json", "--timeout", "1").stdout)
-    found = {each["name"]: each for each in values["checks"]}
+    found = checked(Lie(after=_trickle), "--timeout", "1")
     assert found["stream-done"]["evidence"] == "the streamed response: the response had not ended after 1 s"
     assert found["logprobs-stream-same"]["evidence"] == "not run: 4 answers had not ended in time"
     assert found["usage-total"]["verdict"] == "true"

@@ -37,6 +37,16 @@ def run(server: ServerUnderCheck, name: str) -> CheckOutcome:
     return suite.run_one(server, group, check)
 
 
+def lie_of(name: str) -> Lie:
+    return FAULT if name.startswith("fault-") else LIES[name]()
+
+
+def outcome(name: str, lie: Lie, timeout_s: float = 20.0) -> CheckOutcome:
+    """What a check finds of a server that lies."""
+    with HonestServer(lie) as server:
+        return run(suite.meet(server.url, MODEL, KEY, timeout_s), name)
+
+
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait a moment for the end of a request that was left."""
@@ -46,9 +56,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("name", CHECKS)
 def test_a_lie_is_seen_and_shown(name: str) -> None:
-    lie = FAULT if name.startswith("fault-") else LIES[name]()
-    with HonestServer(lie) as server:
-        found = run(meet(server), name)
+    found = outcome(name, lie_of(name))
     assert found.verdict is Verdict.UNTRUE, found.evidence
     assert found.evidence
     assert found.curl
@@ -56,7 +64,7 @@ def test_a_lie_is_seen_and_shown(name: str) -> None:
     if name == "cancel-frees":  # what counts the request is shown as well
         stream, metrics = found.curl
         assert '"stream": true' in stream
-        assert f"{server.url}/metrics" in metrics
+        assert "/metrics" in metrics
 
 
 def test_names_are_unique_and_each_check_has_a_promise_and_a_source() -> None:
@@ -72,9 +80,7 @@ def test_names_are_unique_and_each_check_has_a_promise_and_a_source() -> None:
 def test_a_lie_is_seen_by_the_printed_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_API_KEY", KEY)
     monkeypatch.setattr(Http, "send", send_by_curl)
-    lie = FAULT if name.startswith("fault-") else LIES[name]()
-    with HonestServer(lie) as server:
-        found = run(meet(server), name)
+    found = outcome(name, lie_of(name))
     assert found.verdict is Verdict.UNTRUE, found.evidence
 
 
@@ -107,16 +113,14 @@ def _never_alike(body: dict[str, Any], reply: Reply) -> None:
     ("counts", "verdict"), [(None, Verdict.UNCLEAR), (True, Verdict.UNTRUE), (False, Verdict.TRUE)]
 )
 def test_a_gateways_own_count_does_not_show_that_its_engine_stopped(counts: bool | None, verdict: Verdict) -> None:
-    with HonestServer(Lie(gauge="gateway_requests_in_flight", engine_counts=counts)) as server:
-        found = run(meet(server), "cancel-frees")
+    found = outcome("cancel-frees", Lie(gauge="gateway_requests_in_flight", engine_counts=counts))
     assert found.verdict is verdict, found.evidence
     assert ("still counted" in found.evidence) is bool(counts)
 
 
 @pytest.mark.usefixtures("soon")
 def test_work_that_no_metric_counts_is_in_the_way_of_the_next_request() -> None:
-    with HonestServer(Lie(goes_on_s=0.8)) as server:
-        found = run(meet(server), "cancel-frees")
+    found = outcome("cancel-frees", Lie(goes_on_s=0.8))
     assert found.verdict is Verdict.UNTRUE, found.evidence
     assert re.fullmatch(
         r"the request after the client left waited \d\.\d s, and the one after it took 0\.\d s", found.evidence
@@ -125,8 +129,7 @@ def test_work_that_no_metric_counts_is_in_the_way_of_the_next_request() -> None:
 
 @pytest.mark.parametrize("name", ["cancel-frees", "cancel-harmless"])
 def test_an_answer_that_never_comes_after_clients_left_is_untrue(name: str) -> None:
-    with HonestServer(Lie(goes_on_s=60.0)) as server:
-        found = run(suite.meet(server.url, MODEL, KEY, 1.0), name)
+    found = outcome(name, Lie(goes_on_s=60.0), 1.0)
     assert found.verdict is Verdict.UNTRUE, found.evidence
     assert re.fullmatch(r"after .* left.*, the response had not ended after 1 s", found.evidence)
 
@@ -187,8 +190,7 @@ def test_a_context_that_is_no_number_of_tokens_is_not_known() -> None:
         for entry in reply.json["data"]:
             entry["max_model_len"] = -1
 
-    with HonestServer(Lie(after=after, path="/v1/models")) as server:
-        found = run(meet(server), "error-context")
+    found = outcome("error-context", Lie(after=after, path="/v1/models"))
     assert (found.verdict, found.evidence) == (Verdict.TRUE, "")
 
 
@@ -197,6 +199,5 @@ def test_an_answer_that_fails_is_untrue() -> None:
         if "logprobs" in body:
             reply.status, reply.json = 500, "KeyError"
 
-    with HonestServer(Lie(after=after)) as server:
-        found = run(meet(server), "logprobs-present")
+    found = outcome("logprobs-present", Lie(after=after))
     assert (found.verdict, found.evidence) == (Verdict.UNTRUE, 'the status is 500: "KeyError"')

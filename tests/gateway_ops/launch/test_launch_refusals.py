@@ -82,7 +82,7 @@ def test_ranks_of_the_llm_api_need_its_launcher(
 ) -> None:
     gpus(2)
     file = render(tmp_path, deployment(tiny_model_dir, engine="llmapi", parallelism={"tp": 2}))
-    said = rejected(file, "--repository", tmp_path / "repository", "--llmapi-ranks")
+    said = rejected(file, "--llmapi-ranks")
     assert "trtllm-llmapi-launch is not on PATH. Run this in TensorRT-LLM's image, which has it." in said
 
 
@@ -119,8 +119,9 @@ def deployment(model: Path, **more: Any) -> dict[str, Any]:
     return {"name": "one", "engine": "reference", "role": "draft", "model": {"source": str(model)}, **more}
 
 
-def rejected(*options: str | Path) -> str:
-    done = launch(*options)
+def rejected(file: Path, *options: str | Path) -> str:
+    """What is said of deployments with the repository that is rendered beside their file, or another one."""
+    done = launch(file, "--repository", file.with_name("repository"), *options)
     assert done.exit_code == 2, done.output
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())
@@ -131,7 +132,7 @@ def test_a_port_that_is_taken(small: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        said = rejected(small, "--repository", small.with_name("repository"), "--grpc-port", str(port))
+        said = rejected(small, "--grpc-port", str(port))
     assert f"Triton cannot listen on 127.0.0.1 port {port} (Address already in use)." in said
     assert "choose another port with --grpc-port." in said
 
@@ -150,7 +151,7 @@ def test_a_port_that_is_taken(small: Path) -> None:
     ],
 )
 def test_options_that_cannot_be_are_refused(small: Path, options: tuple[str, ...], said: str) -> None:
-    assert said in rejected(small, "--repository", small.with_name("repository"), *options)
+    assert said in rejected(small, *options)
 
 
 def test_a_repository_that_lacks_models(small: Path, tmp_path: Path, tiny_model_dir: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_repository_that_lacks_models(small: Path, tmp_path: Path, tiny_model_
 def test_a_repository_that_the_review_refuses(tmp_path: Path, tiny_model_dir: Path) -> None:
     file = render(tmp_path, deployment(tiny_model_dir))
     (tmp_path / "repository" / "tensorrt_llm" / "1" / "model.py").unlink()
-    assert "model.py" in rejected(file, "--repository", tmp_path / "repository")
+    assert "model.py" in rejected(file)
 
 
 @pytest.mark.parametrize("name", ["my models", "o'clock", "a;b", "cost$"])
@@ -169,7 +170,7 @@ def test_a_path_that_no_stub_of_triton_starts_from(name: str, tmp_path: Path, ti
     folder = tmp_path / name
     folder.mkdir()
     file = render(folder, deployment(tiny_model_dir))
-    said = rejected(file, "--repository", folder / "repository")
+    said = rejected(file)
     assert f"passes paths to a shell unquoted, and {folder}/repository contains" in said
     assert "Move the repository into a folder without it." in said
 
@@ -182,26 +183,24 @@ def test_a_target_without_its_draft(tmp_path: Path) -> None:
     assert (unknown.exit_code, "unknown deployment 'nobody'" in unknown.stderr) == (1, True)
 
 
-def tensorrt(tmp_path: Path, model: Path, **more: Any) -> tuple[Path, str, Path]:
-    """The file of a deployment with a TensorRT engine, and the option that names its repository."""
-    made = deployment(model, engine="tensorrt", engine_dir=str(tmp_path / "engine"), **more)
-    return render(tmp_path, made), "--repository", tmp_path / "repository"
+def tensorrt(tmp_path: Path, model: Path, **more: Any) -> Path:
+    return render(tmp_path, deployment(model, engine="tensorrt", engine_dir=str(tmp_path / "engine"), **more))
 
 
 def test_fewer_gpus_than_ranks_no_mpirun_and_no_engine(
     tmp_path: Path, tiny_model_dir: Path, gpus: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpus(1)
-    where = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2})
-    said = rejected(*where)
+    file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2})
+    said = rejected(file)
     assert "The deployments need 2 GPUs, and 1 is visible." in said
     assert "Leader mode needs mpirun, which is not on PATH." in said
     assert "/opt/tritonserver/bin/tritonserver does not exist." in said
     assert f"one: {tmp_path / 'engine'}: It does not exist. Build it with `gateway engine build`." in said
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
-    assert "GPUs, and" not in rejected(*where)
+    assert "GPUs, and" not in rejected(file)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "0 are visible (CUDA_VISIBLE_DEVICES=)." in rejected(*where)
+    assert "0 are visible (CUDA_VISIBLE_DEVICES=)." in rejected(file)
 
 
 @pytest.mark.parametrize(("gpu", "said"), [(1, True), (2, False)])
@@ -211,24 +210,24 @@ def test_gpus_that_the_variable_leaves_out(
     made = deployment(tiny_model_dir, engine="llmapi", triton={"gpu_ids": [[gpu]]}, limits={"max_seq_len": 64})
     file = render(tmp_path, made)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    found = rejected(file, "--repository", tmp_path / "repository")
+    found = rejected(file)
     assert (f"one: GPU {gpu} of triton.gpu_ids is not in CUDA_VISIBLE_DEVICES=0,2." in found) == said
     assert "The deployments need" not in found
 
 
 def test_several_machines_are_left_to_slurm(tmp_path: Path, tiny_model_dir: Path) -> None:
-    where = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2, "pp": 2, "nodes": 2})
+    file = tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 2, "pp": 2, "nodes": 2})
     options = "--nodes=2 --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1"
     line = f"srun --mpi=pmix {options} sh {tmp_path}/repository/launch.sh"
-    said = rejected(*where)
+    said = rejected(file)
     assert "4 ranks on 2 machines are started by Slurm, not from one machine. Submit the job of gateway repo" in said
     assert line in said
-    assert line in launch(*where, "--dry-run").stdout
+    assert line in launch(file, "--repository", tmp_path / "repository", "--dry-run").stdout
 
 
 def test_a_task_of_many_is_told_that_it_is_one(
     tmp_path: Path, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
-    said = rejected(*tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 4}))
+    said = rejected(tensorrt(tmp_path, tiny_model_dir, parallelism={"tp": 4}))
     assert "srun has started this 4 times, and each would start all ranks. Start it with --ntasks=1" in said
