@@ -13,6 +13,7 @@ from tools.source_modules import read_modules
 CONSTANTS = "LIMIT = 4 * 2**10\nTWICE: int = 2 * LIMIT\nNAME = 'four'\nLISTS = [4]\n"
 PATHS = [
     "if 0 < len(x) <= LIMIT and x:\n    x = x[:4]",
+    "if x > 2 * LIMIT - 1:\n    x = 0",
     "while x >= TWICE:\n    x -= 1",
     "x = 1 if x < LIMIT else 2",
     "def is_long(x):\n    return len(x) > LIMIT",
@@ -20,6 +21,7 @@ PATHS = [
     "if x > LIMIT:\n    while x:\n        x -= 1\n    raise ValueError",
     "if x > LIMIT:\n    x = 1\nraise ValueError",
     "def give(x):\n    if x > LIMIT:\n        x = 4\n        return None\n    return x",
+    "y = 2 if foreseen(x > LIMIT) else 3",
 ]
 REJECTING = [
     "if len(x) > LIMIT:\n    text = 'long'\n    raise ValueError(text)",
@@ -29,18 +31,27 @@ REJECTING = [
     "def problems(x):\n    if x > LIMIT:\n        yield Problem('long')",
     "x = failure('long') if x > LIMIT else x",
     "assert x < LIMIT",
+    "raise ValueError('long' if x > LIMIT else 'short')",
+    "def problems(x):\n    if x > LIMIT:\n        yield Problem('long')\n        return\n    x = 4",
+    "def begin(x):\n    if x > LIMIT:\n        link.drop('long')\n        return None\n    return x",
     "need(found and x < LIMIT)",
+    "if len(x) > LIMIT:\n    complain('only some are used')\nelse:\n    x = 0",
     "def check(x):\n    if x < LIMIT:\n        return\n    text = 'long'\n    log(text)\n    transport.abort()",
     "def stop() -> NoReturn: ...\n\n\nif x > LIMIT:\n    stop()",
 ]
 NEITHER = [
     "if x == LIMIT:\n    x = 0",
     "if x % LIMIT < y:\n    x = 0",
+    "if x * LIMIT % 1 < y:\n    x = 0",
+    "if x > min(LIMIT, 8):\n    x = 0",
     "x = max(x, LIMIT)",
     "if x > NAME:\n    x = 0",
     "if x > LISTS[0]:\n    x = 0",
+    "if x > y[LIMIT]:\n    x = 0",
     "if x > 4096:\n    x = 0",
+    "if x.status >= LIMIT:\n    x = 0",
     "if LIMIT <= int(status) < TWICE:\n    x = 0",
+    "MOST = 2**63 - 1\nx = [y for y in x if y <= MOST]",
     "SEEDS = 2**32\nif x >= SEEDS:\n    x = 0",
 ]
 
@@ -88,6 +99,7 @@ OTHER = "from p import a\n\ndef two():\n    return a.ONE\n"
     ("imports", "other", "circles"),
     [
         ("from p.b import two", OTHER, 1),
+        ("import p.b", OTHER, 1),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import two", OTHER, 1),
         ("def one():\n    from p import b\n    return b", OTHER, 1),
         ("from p.b import two", "import a\n", 0),

@@ -90,7 +90,14 @@ def test_beams_of_the_llm_api_are_for_beam_search_alone(copied: Callable[[str], 
     assert found.what == "It serves beam search only: requests without use_beam_search are rejected."
 
 
-@pytest.mark.parametrize("text", ["from text_to_tokens import *\n", "class Base: pass\nTritonPythonModel = Base\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from text_to_tokens import TextToTokens as TritonPythonModel\n",
+        "from text_to_tokens import *\n",
+        "class Base: pass\nTritonPythonModel = Base\n",
+    ],
+)
 def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
     (repo / "preprocessing" / "1" / "model.py").write_text(text)
     assert bad(repo) == []
