@@ -168,6 +168,14 @@ class WarmGateways:
             return json.loads(self._process.stdout.readline())
 
 
+def gateway(
+    *arguments: str, folder: Path | None = None, timeout: float = 60.0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command ``gateway`` with these variables, and without settings that this process has for it."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+    return WarmGateways.of_this_process().run(arguments, environ | variables, folder=folder, timeout=timeout)
+
+
 def _fork_as_asked() -> dict[str, Any] | None:
     """Answer questions until there are no more; in a process that was forked: return what it was asked to be."""
     gateways: set[int] = set()

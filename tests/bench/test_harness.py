@@ -1,17 +1,39 @@
-"""What the benchmarks make of their results."""
+"""What the benchmarks make of their results, the answers of their features, and the pace of their engines."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.harness import cores, features, relay, renderings, request_cost, scaling, store, tables, workers
-from benchmarks.harness.processes import ROOT
+from benchmarks.harness import (
+    answers,
+    cores,
+    features,
+    relay,
+    renderings,
+    request_cost,
+    scaling,
+    store,
+    tables,
+    workers,
+)
+from benchmarks.harness.features import FEATURES
+from benchmarks.harness.load import Load
+from benchmarks.harness.peers import comparison
+from benchmarks.harness.peers.pace import Pace, token_id
+from benchmarks.harness.peers.peer import Peer
+from benchmarks.harness.processes import ROOT, BenchmarkError
 from benchmarks.harness.request_cost import NAIVE, Turn
 from benchmarks.harness.subjects import Subject, transports
+from gateway.text.families import CallArguments, CallStart, Content, Event, Reasoning, Tool, ToolPlan
+from gateway.text.families.family_table import FAMILIES
+from gateway.text.tokens import Tokenizer
 
 
 def test_the_last_line_compares_the_default_transport_on_tokens() -> None:
@@ -110,3 +132,92 @@ def test_embeddings_are_held_to_their_first_measurement() -> None:
     for factor, missed in ((1.11, 1), (3, 2)):
         slower = {**values, "cpu_us": {**cpu, "gateway, base64": factor * cpu["gateway, base64"]}}
         assert renderings.embeddings(slower).count(": missed)") == missed
+
+
+TOKENS = 400  # the tiny tokenizer needs many for a tag
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model_dir: Path) -> Tokenizer:
+    return Tokenizer.from_folder(tiny_model_dir)
+
+
+def read(family: str, answer: answers.Answer, tokenizer: Tokenizer) -> list[Event]:
+    turn = ToolPlan((Tool("weather"),), "auto")
+    parser = FAMILIES[family].parser(turn, FAMILIES[family].prepare(turn), "")
+    return [*parser.feed(tokenizer.decode(answer.ids)), *parser.finish(cut=True)]
+
+
+def test_a_call_is_whole_and_behind_text(tokenizer: Tokenizer) -> None:
+    answer = answers.call(tokenizer, TOKENS)
+    assert len(answer.ids) == TOKENS
+    assert answer.events == TOKENS // 2
+    content, start, *rest = read("hermes", answer, tokenizer)
+    assert isinstance(content, Content)
+    assert isinstance(start, CallStart)
+    arguments = "".join(each.text for each in rest if isinstance(each, CallArguments))
+    assert set(json.loads(arguments)) == {"city"}
+
+
+def test_half_of_a_reasoning_answer_is_reasoning(tokenizer: Tokenizer) -> None:
+    answer = answers.reasoning(tokenizer, TOKENS)
+    assert len(answer.ids) == TOKENS
+    reasoning, content = read("qwen3", answer, tokenizer)
+    assert isinstance(reasoning, Reasoning)
+    assert isinstance(content, Content)
+    assert len(reasoning.text) == pytest.approx(len(content.text), rel=0.25)
+    assert answer.events < TOKENS  # the tags are not shown
+
+
+def test_prose_holds_neither_calls_nor_reasoning(tokenizer: Tokenizer) -> None:
+    answer = answers.prose(tokenizer, TOKENS)
+    assert len(answer.ids) == answer.events == TOKENS
+    assert read("qwen3", answer, tokenizer) == [Content(tokenizer.decode(answer.ids))]
+
+
+def test_features_go_to_families_that_there_are() -> None:
+    assert {feature.family for feature in FEATURES.values()} - {""} <= set(FAMILIES)
+
+
+OURS = Subject("gateway", "tokens", transports()[0]).name
+
+
+def row(cpu_us: float, **more: Any) -> dict[str, Any]:
+    spread = {"cpu_us": cpu_us, "cpu_us_least": cpu_us - 1, "cpu_us_most": cpu_us + 1}
+    return {**spread, "tokens_s": 3100.0, "first_p50": 30_400.0, "first_p99": 45_600.0, **more}
+
+
+def test_a_ratio_is_taken_where_both_carried_answers_of_one_length() -> None:
+    loads = {
+        "64x20ms": {OURS: row(30.0), "Dynamo": row(60.0), "LiteLLM": row(900.0, tokens=30)},
+        "burst": {OURS: row(10.0), "Dynamo": {"failed": "burst: refused"}, "LiteLLM": row(600.0, tokens=60)},
+    }
+    assert comparison.ratios(loads, "Dynamo") == {"64x20ms": 0.5}
+    assert comparison.ratios(loads, "LiteLLM") == {}
+
+
+def test_a_failed_run_leaves_a_gateway_out_of_the_rest_of_that_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def rejects(child: object, load: Load, body: object) -> None:
+        asked.append(load.tokens)
+        raise BenchmarkError("64x20ms: not every answer was whole: bad=64\nmore")
+
+    monkeypatch.setattr(comparison, "run", rejects)
+    monkeypatch.setattr(comparison, "body", lambda _: None)
+    slow = Peer("LiteLLM", "1.0", None, lambda _: None, "", "", slow=True)  # type: ignore[arg-type]
+    rows = comparison._interleaved([slow], Load("64x20ms", 64, 20_000, 150), 3, lambda _: None)
+    assert rows == {"LiteLLM": {"failed": "64x20ms: not every answer was whole: bad=64"}}
+    assert asked == [30]  # a slow one gets a fifth of the tokens
+
+
+async def test_an_engine_waits_before_each_token_as_the_synthetic_triton_does() -> None:
+    pace = Pace()
+    pace.delay_s = 0.03
+    clock = asyncio.get_running_loop().time
+    begun = clock()
+    times = [clock() - begun async for _ in pace.count(3)]
+    assert all(time >= 0.03 * (index + 1) - 0.002 for index, time in enumerate(times))
+    pace.delay_s = 0.0
+    assert [index async for index in pace.count(3)] == [0, 1, 2]
+    assert [token_id(index) for index in (0, 63, 64)] == [1000, 1063, 1000]

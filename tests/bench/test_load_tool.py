@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
+import socket
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,9 @@ from gateway_ops.bench.plan import Lengths, LoadPlan, PlanError
 from gateway_ops.bench.tally import LoadTally
 from gateway_ops.cli.root import app
 from tests.ports import free_port
+from tests.raw_server import raw_server, read_request
 from tests.stack import GatewayProcess
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 KEY = "sk-of-the-test"
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
@@ -30,21 +30,15 @@ TEXT = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    return WarmGateways.of_this_process().run(["bench", *arguments], environment)
+    return gateway("bench", *arguments)
 
 
 def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, tmp_path: Path) -> None:
-    with GatewayProcess(
-        tmp_path / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="2048",
-        GATEWAY_API_KEYS=KEY,
-    ) as gateway:
+    settings = {"GATEWAY_MODEL": "tiny", "GATEWAY_TRITON_URL": triton.grpc_url, "GATEWAY_MAX_SEQ_LEN": "2048"}
+    settings |= {"GATEWAY_TOKENIZER": str(tiny_model_dir), "GATEWAY_API_KEYS": KEY}
+    with GatewayProcess(tmp_path / "log", **settings) as running:
         output = tmp_path / "results" / "streams.json"
-        common = (f"{gateway.url}/v1", "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
+        common = (f"{running.url}/v1", "--api-key", KEY, "--prompt-tokens", "5-20", "--ignore-eos", "--json")
         done = bench(*common, "--streams", "3", "--requests", "9", "--warm-up", "0", "--max-tokens", "7",
                      "--output", str(output))  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -56,97 +50,54 @@ def test_streams_and_rates_against_the_stack(triton: Any, tiny_model_dir: Path, 
         first, whole = found["time_to_first_token_ms"], found["end_to_end_ms"]
         assert 0 < first["p50"] <= first["p99"] <= first["max"] <= whole["max"]
         assert found["completion_tokens_per_s"] > 0
-        assert gateway.metric("gateway_requests_total", 'endpoint="/v1/chat/completions"') == 9
+        assert running.metric("gateway_requests_total", 'endpoint="/v1/chat/completions"') == 9
 
         done = bench(*common, "--rate", "40", "--duration", "1", "--warm-up", "0.2", "--max-tokens", "2")
         found = json.loads(done.stdout)
         assert 15 < found["requests"]["sent"] == found["requests"]["completed"] < 80
         assert found["model"] == "tiny"
 
-        rejected = bench(gateway.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
+        rejected = bench(running.url, "--model", "tiny", "--api-key", "wrong", "--requests", "2", "--warm-up", "0")
         assert rejected.returncode == 1
         assert "2 x 401 invalid_api_key" in rejected.stdout
         assert "Traceback" not in rejected.stderr
 
 
-async def loaded(url: str, plan: LoadPlan) -> LoadTally:
-    async with open_session(None) as session:
-        load = LoadSender(plan, session, f"{url}/v1/chat/completions", "m")
-        await load.run()
-        return load.tally
+def loaded(data: bytes, plan: LoadPlan, *, hangs: bool = False) -> LoadTally:
+    """The result of a load on a server that gives each request the same bytes."""
+
+    async def send(url: str) -> LoadTally:
+        async with open_session(None) as session:
+            load = LoadSender(plan, session, f"{url}/v1/chat/completions", "m")
+            await load.run()
+            return load.tally
+
+    with raw_server(partial(give, data, hangs=hangs)) as url:
+        return asyncio.run(send(url))
 
 
-Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
-
-
-async def cut_off(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK + TEXT)
-
-
-async def error_event(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK + TEXT + b'data: {"error":{"message":"m","code":"engine_failed"}}\n\n')
-
-
-async def no_json(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK + b"data: {\n\n")
-
-
-async def silence(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK)
-    await asyncio.Event().wait()
-
-
-async def endless_line(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK + b"data: " + b"x" * (3 * 2**20))
-
-
-@pytest.fixture
-async def misbehaving() -> AsyncIterator[Callable[[Answer], Awaitable[str]]]:
-    servers = []
-    handling: set[asyncio.Task[None]] = set()
-
-    async def serve(answer: Answer) -> str:
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            handling.add(task)
-            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-                await reader.readuntil(b"\r\n\r\n")
-                await answer(writer)
-            with contextlib.suppress(ConnectionError):
-                writer.close()
-                await writer.wait_closed()
-
-        server = await asyncio.start_server(handle, "127.0.0.1", 0)
-        servers.append(server)
-        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    yield serve
-    for server in servers:
-        server.close()
-    for task in handling:
-        task.cancel()
-    await asyncio.gather(*handling)
+def give(data: bytes, peer: socket.socket, *, hangs: bool = False) -> None:
+    read_request(peer)
+    peer.sendall(data)
+    while hangs and peer.recv(65536):
+        pass
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("data", "kind"),
     [
-        (cut_off, "the stream ended without [DONE]"),
-        (error_event, "error event: engine_failed"),
-        (no_json, "an event that is not JSON"),
-        (silence, "timeout"),
-        (endless_line, "an event of more than 1 MiB"),
+        (TEXT, "the stream ended without [DONE]"),
+        (TEXT + b'data: {"error":{"message":"m","code":"engine_failed"}}\n\n', "error event: engine_failed"),
+        (b"data: {\n\n", "an event that is not JSON"),
+        (b"", "timeout"),
+        (b"data: " + b"x" * (3 * 2**20), "an event of more than 1 MiB"),
     ],
+    ids=["cut off", "error event", "no JSON", "silence", "endless line"],
 )
-async def test_failures_are_counted_by_kind(misbehaving: Any, answer: Answer, kind: str) -> None:
-    tally = await loaded(await misbehaving(answer), LoadPlan(streams=1, requests=2, warm_up_s=0, timeout_s=0.5))
-    assert tally.failed == {kind: 2}
-    assert tally.completed == 0
-
-
-async def one_token(writer: asyncio.StreamWriter) -> None:
-    writer.write(OK + TEXT + b"data: [DONE]\n\n")
+def test_failures_are_counted_by_kind(data: bytes, kind: str) -> None:
+    plan = LoadPlan(streams=1, requests=2, warm_up_s=0, timeout_s=0.5 if kind == "timeout" else 30)
+    tally = loaded(OK + data, plan, hangs=kind == "timeout")
+    assert (tally.failed, tally.completed) == ({kind: 2}, 0)
 
 
 def row(text: str, title: str) -> list[str]:
@@ -155,27 +106,27 @@ def row(text: str, title: str) -> list[str]:
     return [cell.strip() for cell in line.replace("|", "│").split("│")[1:]]
 
 
-async def test_what_was_not_measured_is_a_dash(misbehaving: Any) -> None:
+def test_what_was_not_measured_is_a_dash() -> None:
     arguments = ("--model", "m", "--streams", "1", "--requests", "2", "--warm-up", "0")
-    failed = await asyncio.to_thread(bench, await misbehaving(cut_off), *arguments)
+    with raw_server(partial(give, OK + TEXT)) as url:
+        failed = bench(url, *arguments)
     assert failed.returncode == 1, failed.stderr
     assert set(row(failed.stdout, "whole answer")) == {"-"}
     assert "0 of 2 requests, -/s" in failed.stdout
     assert "- tokens in prompts" in failed.stdout
-    told = await asyncio.to_thread(bench, await misbehaving(one_token), *arguments)
+    with raw_server(partial(give, OK + TEXT + b"data: [DONE]\n\n")) as url:
+        told, found = bench(url, *arguments), json.loads(bench(url, *arguments, "--json").stdout)
     assert told.returncode == 0, told.stderr
     assert set(row(told.stdout, "between tokens")) == {"-"}
     assert "-" not in row(told.stdout, "whole answer")
-    summary = await asyncio.to_thread(bench, await misbehaving(one_token), *arguments, "--json")
-    found = json.loads(summary.stdout)
     assert set(found["inter_token_ms"].values()) == {None}
     assert found["end_to_end_ms"]["p50"] > 0
     assert found["tokens"] == {"prompt": None, "completion": 2}
 
 
-async def test_a_server_that_is_too_slow_for_the_rate_does_not_fill_memory(misbehaving: Any) -> None:
+def test_a_server_that_is_too_slow_for_the_rate_does_not_fill_memory() -> None:
     plan = LoadPlan(streams=None, rate=200, duration_s=0.5, warm_up_s=0, in_flight=5, timeout_s=1)
-    tally = await loaded(await misbehaving(silence), plan)
+    tally = loaded(OK, plan, hangs=True)
     assert tally.sent == 5
     assert tally.dropped > 20
 

@@ -11,10 +11,13 @@ from gateway.serving.comparison.answer_forms import (
     AnswerChoice,
     AnswerEventReader,
     AnswerToken,
+    Failure,
     RequestFailedError,
     UsageCounts,
     WholeAnswer,
+    outcome_of,
 )
+from gateway.serving.comparison.report import ComparisonReport
 from gateway.serving.comparison.verdict import ComparisonRules, OutcomeKind, judge
 from gateway_ops.compare.asking import ComparedRequest
 from gateway_ops.compare.sampled_requests import Sample
@@ -59,14 +62,8 @@ def test_a_streamed_chat_is_the_whole_one() -> None:
         {"choices": [], "usage": usage},
     )
     assert answer == whole(CHAT, {"choices": [two, one], "usage": usage})
-    assert answer.choices[0] == AnswerChoice(
-        "ab",
-        "so",
-        "",
-        (("f", '{"a": 1}'),),
-        "tool_calls",
-        (AnswerToken("a", -0.5, {"x": -2}), AnswerToken("b", -0.5, {"x": -2})),
-    )
+    tokens = AnswerToken("a", -0.5, {"x": -2}), AnswerToken("b", -0.5, {"x": -2})
+    assert answer.choices[0] == AnswerChoice("ab", "so", "", (("f", '{"a": 1}'),), "tool_calls", tokens)
     assert answer.usage == UsageCounts(3, 2, estimated=True)
     assert said == [False, True, True, False, True, True, True, True, False, False]
 
@@ -155,15 +152,10 @@ def test_arguments_of_calls_are_held_against_each_other_as_values() -> None:
 def test_usage_that_only_one_tells_is_a_difference() -> None:
     counts = UsageCounts(1, 2, estimated=True)
     _, (found,) = judge(WholeAnswer((), counts), WholeAnswer((), None), ComparisonRules())
-    assert found.facts == {
-        "prompt_tokens": {"a": 1, "b": None},
-        "completion_tokens": {"a": 2, "b": None},
-        "estimated": ["a"],
-    }
-    assert (
-        judge(WholeAnswer((), counts), WholeAnswer((), UsageCounts(1, 2, estimated=False)), ComparisonRules())[0]
-        is OutcomeKind.EQUAL
-    )
+    missing = {"prompt_tokens": {"a": 1, "b": None}, "completion_tokens": {"a": 2, "b": None}}
+    assert found.facts == missing | {"estimated": ["a"]}
+    both = WholeAnswer((), counts), WholeAnswer((), UsageCounts(1, 2, estimated=False))
+    assert judge(*both, ComparisonRules())[0] is OutcomeKind.EQUAL
 
 
 def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
@@ -184,3 +176,62 @@ def test_a_sample_is_greedy_varied_and_the_same_for_the_same_seed() -> None:
 
 def longest(request: ComparedRequest) -> int:
     return max(len(message["content"]) for message in request.body.get("messages", [{"content": ""}]))
+
+
+def answer(*tokens: AnswerToken) -> WholeAnswer:
+    return WholeAnswer(
+        (AnswerChoice(text="".join(token.text for token in tokens), finish="stop", tokens=tokens),), None
+    )
+
+
+def test_alternatives_that_only_one_gives_are_a_difference() -> None:
+    with_some = answer(AnswerToken("a", -0.5, {"a": -0.5, "b": -1.0}), AnswerToken("c", -0.1, {"c": -0.1}))
+    without = answer(AnswerToken("a", -0.5, {}), AnswerToken("c", -0.1, {}))
+    for a, b, counts in ((with_some, without, {"a": 2, "b": 0}), (without, with_some, {"a": 0, "b": 2})):
+        kind, (found,) = judge(a, b, ComparisonRules())
+        facts = {"at_token": 0, "alternatives": counts}
+        assert (kind, found.aspect, found.facts) == (OutcomeKind.DIFFERS, "logprobs", facts)
+    assert judge(without, without, ComparisonRules())[0] is OutcomeKind.EQUAL
+    assert judge(with_some, with_some, ComparisonRules())[0] is OutcomeKind.EQUAL
+
+
+@pytest.mark.parametrize("levels", [300, 1000, 100_000])
+def test_arguments_of_a_call_may_be_nested_without_end(levels: int) -> None:
+    nested = '{"a":' * levels + "1" + "}" * levels
+
+    def calling(arguments: str) -> WholeAnswer:
+        return WholeAnswer((AnswerChoice(calls=(("f", arguments),)),), None)
+
+    assert judge(calling(nested), calling(nested), ComparisonRules())[0] is OutcomeKind.EQUAL
+    assert judge(calling(nested), calling(nested.replace("1", "2")), ComparisonRules())[0] is OutcomeKind.DIFFERS
+    body = '{"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": %s}}]}}]}'
+    found = outcome_of("/v1/chat/completions", 200, (body % nested).encode(), streamed=False)
+    assert isinstance(found, Failure)
+
+
+_MANY = 2048  # prompts that a request may have
+_LONG = 200_000  # characters
+
+
+def rows(a: tuple[AnswerChoice, ...], b: tuple[AnswerChoice, ...], most_rows: int | None) -> list[dict[str, Any]]:
+    report = ComparisonReport(ComparisonRules(), show_text=True, most_rows=most_rows)
+    report.take({"request": 1, "name": "x", "endpoint": "/v1/completions"}, WholeAnswer(a, None), WholeAnswer(b, None))
+    found: list[dict[str, Any]] = report.as_json()["rows"]
+    return found
+
+
+def test_a_row_is_bounded_whatever_an_answer_has() -> None:
+    for a, b in (
+        (AnswerChoice(text="a" * _LONG), AnswerChoice(text="b" * _LONG)),
+        (AnswerChoice(calls=(("f", "a" * _LONG),)), AnswerChoice(calls=(("f", "b" * _LONG),))),
+    ):
+        for count in (1, _MANY):
+            (row,) = rows((a,) * count, (b,) * count, 100)
+            assert len(json.dumps(row)) < 50_000
+            assert row["differences"][0]["around"]["a"]
+
+
+def test_a_row_of_a_comparison_that_ends_has_all_of_it() -> None:
+    (row,) = rows((AnswerChoice(text="a" * _LONG),) * 20, (AnswerChoice(text="b" * _LONG),) * 20, None)
+    assert [len(choice["text"]) for choice in row["b"]["choices"]] == [_LONG] * 20
+    assert len(row["differences"]) == 20

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import jsonschema
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -16,6 +18,9 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "kubernetes"
 OVERLAYS: Final = tuple(sorted(path.parent.name for path in (FOLDER / "overlays").glob("*/kustomization.yaml")))
 Manifest = dict[str, Any]
+CUSTOM: Final[dict[str, Manifest]] = yaml.safe_load(Path(__file__).with_name("custom_kinds.yaml").read_text())
+KUBERNETES: Final = ("1.30", "1.37")
+"""The oldest that docs/how-to/kubernetes.md names, and the newest whose schemas are there."""
 
 
 class Pod(NamedTuple):
@@ -45,6 +50,16 @@ def render(folder: Path) -> tuple[Manifest, ...]:
     assert done.returncode == 0, done.stderr
     assert not done.stderr, f"of a field that is going to go: {done.stderr}"
     return tuple(yaml.safe_load_all(done.stdout))
+
+
+def check_schemas(manifest: Manifest) -> None:
+    """Compare a manifest with the schemas of its kind, or with the facts of its source."""
+    if (known := CUSTOM.get(manifest["kind"])) is not None:
+        assert manifest["apiVersion"] == known["apiVersion"]
+        jsonschema.validate(manifest["spec"], known["spec"])
+        return
+    for version in KUBERNETES:
+        kubernetes_validate.validate(manifest, version, strict=True)
 
 
 def only(overlay: str, kind: str, name: str) -> Manifest:

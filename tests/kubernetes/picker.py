@@ -20,15 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
 LABEL: Final = "llm-d.ai/engine-type"
 OLD_LABEL: Final = "inference.networking.k8s.io/engine-type"
-SPECS: Final = (
-    "queuedRequestsSpec",
-    "runningRequestsSpec",
-    "kvUsageSpec",
-    "cacheBlockSizeSpec",
-    "cacheNumBlocksSpec",
-)
+SPECS: Final = ("queuedRequestsSpec", "runningRequestsSpec", "kvUsageSpec", "cacheBlockSizeSpec", "cacheNumBlocksSpec")
 BUILT_IN: Final = {
     "triton-tensorrt-llm": {
         "queuedRequestsSpec": "nv_trt_llm_request_metrics{request_type=waiting}",
@@ -38,11 +35,8 @@ BUILT_IN: Final = {
         "cacheNumBlocksSpec": "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=max}",
     },
 }
-_NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_SPEC: Final = re.compile(rf"\s*({_NAME})\s*(?:\{{([^}}]*)\}})?\s*")
+_SPEC: Final = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^}]*)\})?\s*")
 _PAIR: Final = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*\"?([^\",}\s]*)\"?\s*")
-_SAMPLE: Final = re.compile(rf"({_NAME})(?:\{{(.*)\}})? (\S+)(?: (-?\d+))?")
-_SAMPLE_LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
 
 
 class PageError(Exception):
@@ -50,25 +44,8 @@ class PageError(Exception):
 
 
 @dataclass
-class Sample:
-    """One sample of a family."""
-
-    labels: dict[str, str]
-    value: float
-    timestamp: int = 0
-
-
-@dataclass
 class Read:
-    """What the picker knows of an endpoint after a scrape.
-
-    Attributes:
-        values: by the name of their specification.
-        active: adapters that run.
-        waiting: adapters that wait.
-        max_adapters: that may run at a time; 0 where nothing was said.
-        errors: what was looked for and not found.
-    """
+    """What the picker knows of an endpoint after a scrape: values and errors by the names of specifications."""
 
     values: dict[str, float] = field(default_factory=dict)
     active: set[str] = field(default_factory=set)
@@ -78,11 +55,7 @@ class Read:
 
 
 class Picker:
-    """Reads pages as an endpoint picker with a configuration does.
-
-    Args:
-        config: of the kind EndpointPickerConfig.
-    """
+    """Reads pages as an endpoint picker with a configuration of the kind EndpointPickerConfig does."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         (extractor,) = [each for each in config["plugins"] if each["type"] == "core-metrics-extractor"]
@@ -103,7 +76,7 @@ class Picker:
             spec = _parsed(engine.get(name, ""))
             if spec is None:
                 continue
-            found = max(_fitting(spec, families), key=lambda sample: sample.timestamp, default=None)
+            found = max(_fitting(spec, families), key=lambda sample: float(sample.timestamp or 0), default=None)
             if found is None:
                 read.errors.append(name)
             else:
@@ -136,24 +109,12 @@ def _fitting(spec: tuple[str, dict[str, str]], families: Mapping[str, list[Sampl
 
 
 def _families(page: str) -> dict[str, list[Sample]]:
+    said = [tuple(line.split(" ")[:3]) for line in page.splitlines() if line.startswith(("# HELP ", "# TYPE "))]
+    if len(said) > len(set(said)):
+        raise PageError("a family is described twice")
     families: dict[str, list[Sample]] = {}
-    said: set[tuple[str, str]] = set()
-    types: dict[str, str] = {}
-    for line in page.splitlines():
-        if line.startswith(("# HELP ", "# TYPE ")):
-            _, what, name, *rest = line.split(" ", 3)
-            if (what, name) in said:
-                raise PageError(f"second {what} line of {name}")
-            said.add((what, name))
-            if what == "TYPE":
-                types[name] = rest[0]
-        elif line and not line.startswith("#"):
-            match = _SAMPLE.fullmatch(line)
-            if match is None:
-                raise PageError(line)
-            name, labels, value, timestamp = match.groups()
-            known = float(value) if types.get(name) in {"gauge", "counter"} else 0.0
-            families.setdefault(name, []).append(
-                Sample(dict(_SAMPLE_LABEL.findall(labels or "")), known, int(timestamp or 0))
-            )
+    for family in text_string_to_metric_families(page):
+        known = family.type in {"gauge", "counter"}
+        for sample in family.samples:
+            families.setdefault(sample.name, []).append(sample if known else sample._replace(value=0.0))
     return families

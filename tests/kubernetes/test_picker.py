@@ -160,7 +160,7 @@ def test_several_models_and_tritons_are_one_member() -> None:
         assert read.errors == []
         assert (read.values["queuedRequestsSpec"], read.values["runningRequestsSpec"]) == (7, 4)
         assert read.values["kvUsageSpec"] == 0.5
-        assert (read.active, read.waiting, read.max_adapters) == ({"french"}, {r"pi\"rate"}, 3)
+        assert (read.active, read.waiting, read.max_adapters) == ({"french"}, {'pi"rate'}, 3)
 
 
 BLOCKS = """\

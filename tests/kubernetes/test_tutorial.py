@@ -7,28 +7,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
 from gateway.http.access.key_ring import named_keys
 from gateway.settings import Settings, TimeoutSettings, load_settings
-from tests.kubernetes.manifests import FOLDER, ROOT, Manifest, render
-from tests.kubernetes.test_manifests import CUSTOM, KUBERNETES
+from tests.kubernetes.manifests import CUSTOM, FOLDER, ROOT, Manifest, check_schemas, render
 
 KEYS = "named-keys"
 _CHECKOUT = "triton-openai-gateway"
 
 
-def blocks(page: str) -> list[str]:
-    """The YAML of a page of docs/."""
-    return re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"))
-
-
 def block(page: str, words: str) -> str:
-    """The one block of YAML that has these words."""
-    (found,) = [each for each in blocks(page) if words in each]
+    """The one block of YAML of a page of docs/ that has these words."""
+    every = re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    (found,) = [each for each in every if words in each]
     return found
 
 
@@ -47,15 +40,15 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def by_name(folder: Path) -> dict[tuple[str, str], Manifest]:
-    """The manifests of a folder, valid as far as schemas of them are here."""
+def by_name(folder: Path, **more: list[Any]) -> dict[tuple[str, str], Manifest]:
+    """The manifests of a folder, valid as far as schemas of them are here, with more in lists of its overlay."""
+    if more:
+        text: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        more = {name: [*text.get(name, ()), *added] for name, added in more.items()}
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(text | more))
     found = render(folder)
     for manifest in found:
-        if (known := CUSTOM.get(manifest["kind"])) is not None:
-            jsonschema.validate(manifest["spec"], known["spec"])
-            continue
-        for version in KUBERNETES:
-            kubernetes_validate.validate(manifest, version, strict=True)
+        check_schemas(manifest)
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 
@@ -86,15 +79,10 @@ def test_the_overlay_starts_with_a_file_of_keys_and_nothing_else(own: Path) -> N
 def test_alerts_and_a_route_can_be_added(own: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / "production-on-kubernetes.md").read_text()
     (component,) = re.findall(r"add `\.\./(\S+)` to `components`", page)
-    file = own / "kustomization.yaml"
-    text: dict[str, Any] = yaml.safe_load(file.read_text())
-    text["components"].append(f"../{component}")
-    text["resources"].append("route.yaml")
     (labels,) = re.findall(r"`labels: (\[.*?\])`", (ROOT / "docs" / "how-to" / "kubernetes.md").read_text())
-    text["labels"] = yaml.safe_load(labels)
-    file.write_text(yaml.safe_dump(text))
     (own / "route.yaml").write_text(block("tutorials/production-on-kubernetes.md", "HTTPRoute"))
-    manifests = by_name(own)
+    more = {"components": [f"../{component}"], "resources": ["route.yaml"], "labels": yaml.safe_load(labels)}
+    manifests = by_name(own, **more)
     for kind in ("PodMonitor", "PrometheusRule"):
         assert "release" in manifests[kind, "gateway"]["metadata"]["labels"]
     (rule,) = manifests["HTTPRoute", "llm"]["spec"]["rules"]
@@ -104,22 +92,16 @@ def test_alerts_and_a_route_can_be_added(own: Path) -> None:
 
 
 def test_the_ways_out_can_be_closed(own: Path) -> None:
-    file = own / "kustomization.yaml"
-    text: dict[str, Any] = yaml.safe_load(file.read_text())
-    text["patches"] += yaml.safe_load(block("how-to/kubernetes.md", "/spec/egress"))
-    file.write_text(yaml.safe_dump(text))
-    policy = by_name(own)["NetworkPolicy", "llm"]["spec"]
+    patches = yaml.safe_load(block("how-to/kubernetes.md", "/spec/egress"))
+    policy = by_name(own, patches=patches)["NetworkPolicy", "llm"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     open_ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
     assert open_ports == {8001, 8002, 53}  # of Triton and of the DNS
 
 
 def test_a_certificate_and_a_redis_can_be_added(own: Path) -> None:
-    file = own / "kustomization.yaml"
-    text: dict[str, Any] = yaml.safe_load(file.read_text())
-    text["patches"] += yaml.safe_load(block("tutorials/production-on-kubernetes.md", "GATEWAY_TLS_CERTIFICATE"))
-    file.write_text(yaml.safe_dump(text))
-    manifests = by_name(own)
+    patches = yaml.safe_load(block("tutorials/production-on-kubernetes.md", "GATEWAY_TLS_CERTIFICATE"))
+    manifests = by_name(own, patches=patches)
     (port,) = manifests["Service", "llm"]["spec"]["ports"]
     assert (port["port"], port["targetPort"]) == (443, "http")
     pod = manifests["Deployment", "gateway"]["spec"]["template"]["spec"]
@@ -146,12 +128,9 @@ def test_every_shape_takes_keys_with_names(base: str, tmp_path: Path) -> None:
         if kind in {"Deployment", "LeaderWorkerSet"} and name != "triton"
     ]
     (container,) = spec["spec"]["containers"]
-    assert {each["name"] for each in container["env"]} >= {
-        "GATEWAY_KEYS_FILE",
-        "GATEWAY_CONFIG",
-        "GATEWAY_INTERNAL_PORT",
-    }
-    assert "GATEWAY_API_KEYS" not in {each["name"] for each in container["env"]}
+    variables = {each["name"] for each in container["env"]}
+    assert variables >= {"GATEWAY_KEYS_FILE", "GATEWAY_CONFIG", "GATEWAY_INTERNAL_PORT"}
+    assert "GATEWAY_API_KEYS" not in variables
     assert KEYS in {volume["name"] for volume in spec["spec"]["volumes"]}
 
 

@@ -24,19 +24,10 @@ ANSWER = 12  # tokens
 
 @dataclass
 class Mirrored:
-    """A gateway whose model has a mirror.
-
-    Attributes:
-        gateway: its process.
-        internal: URL of its internal port.
-        first: the Triton of the model.
-        second: that of the mirror.
-        client: of the gateway.
-    """
+    """A gateway whose model has a mirror, the URL of its internal port, and the Triton of the mirror."""
 
     gateway: GatewayProcess
     internal: str
-    first: PacedServer
     second: PacedServer
     client: httpx.Client
 
@@ -71,19 +62,14 @@ class Mirrored:
 
 @contextlib.contextmanager
 def mirrored(
-    folder: Path, *, workers: int = 1, second: dict[str, Any] | None = None, first: dict[str, Any] | None = None,
-    server: dict[str, Any] | None = None, **mirror: Any,
-) -> Iterator[Mirrored]:  # fmt: skip
-    """Run it.
-
-    Args:
-        folder: for its files.
-        workers: of the gateway.
-        second: further settings of the second model.
-        first: further settings of the first.
-        server: further settings of the gateway.
-        mirror: settings of the mirror.
-    """
+    folder: Path,
+    *,
+    workers: int = 1,
+    second: dict[str, Any] | None = None,
+    first: dict[str, Any] | None = None,
+    **mirror: Any,
+) -> Iterator[Mirrored]:
+    """Run it with further settings of its models and of the mirror."""
     tokenizer = write_tokenizer(folder / "tokenizer")
     letters = ByteIds(tokenizer).of(LETTERS)
     with contextlib.ExitStack() as held:
@@ -98,7 +84,7 @@ def mirrored(
             return {"name": name, **common, "triton": {"url": triton.url, "stall_s": 0}, **more}
 
         settings = {
-            "server": {"internal_port": internal, "reload_s": 0, **(server or {})},
+            "server": {"internal_port": internal, "reload_s": 0},
             "models": [
                 model(FIRST, tritons[0], {"mirror": {"to": SECOND, "share": 1.0, **mirror}, **(first or {})}),
                 model(SECOND, tritons[1], second or {}),
@@ -109,7 +95,7 @@ def mirrored(
         env = {"GATEWAY_CONFIG": str(file), "GATEWAY_WORKERS": str(workers), "GATEWAY_INTERNAL_PORT": str(internal)}
         gateway = held.enter_context(GatewayProcess(folder / "gateway.log", **env))
         client = held.enter_context(httpx.Client(base_url=gateway.url, verify=False, timeout=60))
-        found = Mirrored(gateway, f"http://127.0.0.1:{internal}", tritons[0], tritons[1], client)
+        found = Mirrored(gateway, f"http://127.0.0.1:{internal}", tritons[1], client)
         found.until(lambda said: said["mirror"]["processes"] == workers)
         yield found
 

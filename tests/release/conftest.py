@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,35 +21,18 @@ _SOURCES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Archives:
+class Archives(NamedTuple):
     """The two files of a release."""
 
     sdist: Path
     wheel: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """An environment that has the wheel, and its dependencies from the environment of the tests.
-
-    Attributes:
-        folder: of the environment.
-        site: its own packages.
-    """
+class Installed(NamedTuple):
+    """An environment that has the wheel, and its dependencies from the environment of the tests."""
 
     folder: Path
-    site: Path
-
-    @property
-    def gateway(self) -> Path:
-        """The command."""
-        return self.folder / "bin" / "gateway"
-
-    @property
-    def python(self) -> Path:
-        """The interpreter."""
-        return self.folder / "bin" / "python"
+    site: Path  # its own packages
 
 
 def build_archives(source: Path, built: Path) -> Archives:

@@ -37,26 +37,25 @@ for name in sys.argv[3:]:
 
 
 class Shell:
-    """Runs commands of the environment in a folder of its own."""
+    """Runs programs of the environment in a folder of its own."""
 
     def __init__(self, installed: Installed, folder: Path) -> None:
-        self._installed = installed
+        self._programs = installed.folder / "bin"
         self.folder = folder
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "PYTHON"))}
         self._environ = kept | {"GATEWAY_CACHE_DIR": str(folder / "cache"), "NO_COLOR": "1", "COLUMNS": "160"}
-        self._environ["PATH"] = f"{installed.folder / 'bin'}:{os.environ['PATH']}"
+        self._environ["PATH"] = f"{self._programs}:{os.environ['PATH']}"
 
-    def gateway(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """Run ``gateway``, and see its exit status."""
-        return self._run([str(self._installed.gateway), *arguments], code)
-
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the interpreter."""
-        return self._run([str(self._installed.python), *arguments], 0)
-
-    def _run(self, command: list[str], code: int) -> subprocess.CompletedProcess[str]:
+    def gateway(self, *arguments: str, code: int = 0, program: str = "gateway") -> subprocess.CompletedProcess[str]:
+        """Run a program, and see its exit status."""
         done = subprocess.run(
-            command, cwd=self.folder, env=self._environ, capture_output=True, text=True, check=False, timeout=180
+            [self._programs / program, *arguments],
+            cwd=self.folder,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
         )
         assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
         return done
@@ -90,7 +89,7 @@ def test_every_command_explains_itself(shell: Shell) -> None:
 
 def test_every_template_is_used_by_its_name(shell: Shell, installed: Installed, tiny_model_dir: Path) -> None:
     assert len(TEMPLATES) >= 12
-    shell.python("-c", READ_TEMPLATES, str(installed.site), str(tiny_model_dir), *TEMPLATES)
+    shell.gateway("-c", READ_TEMPLATES, str(installed.site), str(tiny_model_dir), *TEMPLATES, program="python")
 
 
 @pytest.mark.long
@@ -123,8 +122,10 @@ def test_up_answers_and_check_and_bench_agree(shell: Shell, url: str) -> None:
 def test_the_line_that_adds_an_extra_installs_only_what_is_missing(
     shell: Shell, installed: Installed, extra: str
 ) -> None:
-    pip = [sys.executable, "-m", "pip", "--python", str(installed.python), "--disable-pip-version-check"]
-    said = shell.python("-c", f"from gateway.settings.extras import pip_install; print(pip_install({extra!r}))").stdout
+    python = str(installed.folder / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    code = f"from gateway.settings.extras import pip_install; print(pip_install({extra!r}))"
+    said = shell.gateway("-c", code, program="python").stdout
     line = [*pip, *shlex.split(said)[1:], "--no-index", "--dry-run"]
     done = subprocess.run(line, cwd=shell.folder, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Which comparisons with a numeric constant choose a path, and which reject."""
+"""Which comparisons with a numeric constant choose a path or reject, and which circles of imports are found."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tools.import_circles import import_circles
 from tools.path_thresholds import ThresholdSearch
 from tools.source_modules import read_modules
 
 CONSTANTS = "LIMIT = 4 * 2**10\nTWICE: int = 2 * LIMIT\nNAME = 'four'\nLISTS = [4]\n"
 PATHS = [
-    "if len(x) > LIMIT:\n    x = x[:4]",
     "if 0 < len(x) <= LIMIT and x:\n    x = x[:4]",
     "if x > 2 * LIMIT - 1:\n    x = 0",
     "while x >= TWICE:\n    x -= 1",
@@ -66,19 +66,10 @@ def _found(folder: Path, code: str, imports: str) -> tuple[list[str], list[str]]
     return [found.name for found in search.path_thresholds], [found.name for found in search.rejecting_bounds]
 
 
-@pytest.mark.parametrize("code", PATHS)
-def test_a_branch_that_goes_on_is_a_path(tmp_path: Path, code: str) -> None:
-    assert _found(tmp_path, code, CONSTANTS) == (["TWICE" if "TWICE" in code else "LIMIT"], [])
-
-
-@pytest.mark.parametrize("code", REJECTING)
-def test_a_branch_that_only_raises_rejects(tmp_path: Path, code: str) -> None:
-    assert _found(tmp_path, code, CONSTANTS) == ([], ["TWICE" if "TWICE" in code else "LIMIT"])
-
-
-@pytest.mark.parametrize("code", NEITHER)
-def test_what_is_not_compared_by_order_with_a_constant_is_neither(tmp_path: Path, code: str) -> None:
-    assert _found(tmp_path, code, CONSTANTS) == ([], [])
+@pytest.mark.parametrize("code", [*PATHS, *REJECTING, *NEITHER])
+def test_a_comparison_by_order_with_a_constant_chooses_a_path_or_rejects(tmp_path: Path, code: str) -> None:
+    name = ["TWICE" if "TWICE" in code else "LIMIT"]
+    assert _found(tmp_path, code, CONSTANTS) == (name if code in PATHS else [], name if code in REJECTING else [])
 
 
 @pytest.mark.parametrize(
@@ -99,3 +90,28 @@ def test_code_lines_are_those_without_text(tmp_path: Path) -> None:
     text += "\n\ndef g(): ...\n"
     (tmp_path / "package" / "module.py").write_text(text)
     assert read_modules(tmp_path, "package")["package.module"].code_lines() == 6
+
+
+OTHER = "from p import a\n\ndef two():\n    return a.ONE\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "other", "circles"),
+    [
+        ("from p.b import two", OTHER, 1),
+        ("import p.b", OTHER, 1),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import two", OTHER, 1),
+        ("def one():\n    from p import b\n    return b", OTHER, 1),
+        ("from p.b import two", "import a\n", 0),
+        ("", OTHER, 0),
+    ],
+)
+def test_a_circle(tmp_path: Path, imports: str, other: str, circles: int) -> None:
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "a.py").write_text(f"{imports}\nONE = 1\n")
+    (package / "b.py").write_text(other)
+    found = import_circles(read_modules(tmp_path, "p"))
+    assert len(found) == circles
+    assert all("p.a" in circle and "p.b" in circle for circle in found)

@@ -22,7 +22,7 @@ from tools.generated_part import replaced
 
 _TESTS = Path("tests")
 _MODELS: tuple[ModelSpec, ...] = (ENSEMBLE, BLS, TENSORRT_LLM)
-_OPTION_TEST = "gateway_ops/repository/test_options.py::test_an_option_reaches_its_configuration"
+_OPTION_TEST = "gateway_ops/repository/test_overrides.py::test_an_option_reaches_its_configuration"
 _REJECTED_TEST = "gateway_ops/repository/test_overrides.py::test_what_cannot_be_set_says_why"
 
 _STATUSES = ("served", "relayed", "rendered", "rejected", "documented", "missing")

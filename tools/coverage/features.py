@@ -7,7 +7,7 @@ from tools.coverage.row import Row, Status
 _RENDERING = "gateway_ops/repository/test_rendering.py::"
 _SCRIPTS = f"{_RENDERING}test_python_files_come_with_it_and_scripts_say_how"
 _EXAMPLE = f"{_RENDERING}test_an_example_renders_the_tensors_of_the_contract"
-_README = "tools/coverage/test_readme_scripts.py::"
+_README = "gateway_ops/repository/test_build_commands.py::"
 _TEXT = "integration/test_triton_repo_text.py::"
 _UP = "gateway_ops/cli/test_up.py::test_up_in_the_background_chats_as_printed_and_goes_down"
 _JOB = "gateway_ops/launch/test_slurm.py::test_each_task_is_a_rank_and_all_end_when_rank_0_has_answered"
@@ -44,10 +44,10 @@ STEPS = (
 )  # fmt: skip
 
 
-_LAUNCHER = f"{_README}test_the_launcher_is_told_of_ranks_models_and_mode"
+_LAUNCH = "gateway_ops/launch/test_launch_refusals.py::"
 _SPECULATIVE = f"{_README}test_engines_are_built_for_each_way_of_guessing"
 _RULES = "gateway_ops/repository/test_contradictions.py::"
-_OPTIONS = "gateway_ops/repository/test_options.py::"
+_OPTIONS = "gateway_ops/repository/test_overrides.py::"
 _SERVER = "integration/test_rendered_repository.py::test_every_way_gives_the_same_text"
 
 MODES = (
@@ -57,8 +57,8 @@ MODES = (
     Row("BLS: accumulate_tokens", "`bls.accumulate_tokens`", "integration/test_triton_repo_parameters.py::test_accumulate_tokens_gives_the_text_so_far"),
     Row("BLS: speculative decoding with a draft model", "`speculative` of a served model at `tensorrt_llm_bls`, by ids or logits, streamed too", "integration/test_drafts.py::test_a_chat_is_drafted_for_and_stays_the_targets_own"),
     Row("Decoupled mode", "`triton.decoupled`, on by default", "integration/test_triton_repo_text.py::test_streamed_text_is_the_whole_text"),
-    Row("Leader mode", "`triton.executor: leader`", _LAUNCHER, "rendered"),
-    Row("Orchestrator mode (--multi-model)", "`triton.executor: orchestrator`", _LAUNCHER, "rendered"),
+    Row("Leader mode", "`triton.executor: leader`", f"{_LAUNCH}test_four_gpus_have_a_rank_each", "rendered"),
+    Row("Orchestrator mode (--multi-model)", "`triton.executor: orchestrator`", f"{_LAUNCH}test_an_orchestrator_is_alone_and_leaves_memory_to_its_workers", "rendered"),
     Row("Several models in one Triton", "several deployments with `prefix`", _SERVER),
     Row("Several instances of one model", "`triton.gpu_ids: [[0], [1]]`", "gateway_ops/repository/test_stock_comparison.py::test_what_stock_templates_give_differs_only_for_the_better", "rendered"),
     Row("Several nodes", "`parallelism.nodes`; `launch.sbatch` starts `launch.sh` with `srun`", f"{_RENDERING}test_slurm_starts_a_server_for_each_rank", "rendered"),
@@ -72,7 +72,7 @@ MODES = (
     Row("Beam search", "`use_beam_search` on a deployment with `decoding.mode: beam_search`, not on the reference engine", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
     Row("Medusa", "`speculative.method: medusa`, with `heads` or a checkpoint made by hand", _SPECULATIVE, "rendered"),
     Row("ReDrafter", "`speculative.method: redrafter`", _SPECULATIVE, "rendered"),
-    Row("Lookahead", "`speculative.method: lookahead`", _SPECULATIVE, "rendered"),
+    Row("Lookahead", "`speculative.method: lookahead`", f"{_README}test_lookahead_is_built_for_the_drafts_of_its_sizes", "rendered"),
     Row("EAGLE", "`speculative.method: eagle`, with `heads` or a checkpoint made by hand", _SPECULATIVE, "rendered"),
     Row("Paged KV cache", "`build.paged_kv_cache`, on by default", f"{_README}test_the_flags_of_the_readme_s_example_are_in_the_script", "rendered"),
     Row("In-flight batching", "`scheduler.batching`, on by default; the reference engine always does", "integration/test_triton_repo_text.py::test_answers_at_the_same_time_do_not_mix"),

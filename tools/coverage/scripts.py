@@ -103,21 +103,21 @@ _RANKS = f"{_LAUNCH}test_four_gpus_have_a_rank_each"
 _SLURM = "gateway_ops/repository/test_rendering.py::test_slurm_starts_a_server_for_each_rank"
 _WORKERS = "gateway_ops/repository/test_build_commands.py::test_workers_with_ranks_start_with_the_orchestrator"
 _PORT = f"{_LAUNCH}test_a_port_that_is_taken"
-_LOGGED = "gateway_ops/launch/test_running.py::test_without_a_policy_the_status_of_a_killed_server_is_handed_on"
+_LOGGED = "gateway_ops/launch/test_running.py::test_without_a_policy_what_is_hurt_ends_it"
 
 LAUNCHER = (
     Row("--world_size", "`parallelism.tp` times `parallelism.pp`; 1 with an orchestrator", _RANKS, "rendered"),
     Row("--model_repo", "`gateway launch --repository`; the folder of `launch.sh` itself", _RANKS, "rendered"),
     Row("--tensorrt_llm_model_name", "the engines of the deployments, by their names", _RANKS, "rendered"),
-    Row("--multi-model", "`triton.executor: orchestrator`", "tools/coverage/test_readme_scripts.py::test_the_launcher_is_told_of_ranks_models_and_mode", "rendered"),
+    Row("--multi-model", "`triton.executor: orchestrator`", f"{_LAUNCH}test_an_orchestrator_is_alone_and_leaves_memory_to_its_workers", "rendered"),
     Row("--disable-spawn-processes", "`triton.participant_ids`", _WORKERS, "rendered"),
-    Row("--trtllm_llmapi_launch", "`engine: llmapi` over several nodes is started by `trtllm-llmapi-launch`", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
-    Row("--no-mpi", "`engine: llmapi` on one node is started without MPI", "tools/coverage/test_readme_scripts.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
+    Row("--trtllm_llmapi_launch", "`engine: llmapi` over several nodes is started by `trtllm-llmapi-launch`", "gateway_ops/repository/test_build_commands.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
+    Row("--no-mpi", "`engine: llmapi` on one node is started without MPI", "gateway_ops/repository/test_build_commands.py::test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher", "rendered"),
     Row("--oversubscribe", "`gateway launch --oversubscribe`; `MPIRUN_OPTIONS` of `launch.sh`", _OPTIONS, "rendered"),
     Row("--grpc_port", "`gateway launch --grpc-port`; after `launch.sh`, as tritonserver has it", _OPTIONS),
     Row("--http_port", "`gateway launch --http-port`, as above", _PORT),
     Row("--metrics_port", "`gateway launch --metrics-port`, as above", _PORT),
-    Row("--tritonserver", "`gateway launch --tritonserver`", f"{_LAUNCH}test_a_program_that_is_not_there"),
+    Row("--tritonserver", "`gateway launch --tritonserver`", f"{_LAUNCH}test_options_that_cannot_be_are_refused"),
     Row("--force", "not needed: another server is in the way only where it has the ports", _PORT),
     Row("--log", "`gateway launch -- --log-verbose=3`", _OPTIONS),
     Row("--log-file", "`gateway launch --log-dir`", _LOGGED),
@@ -128,8 +128,8 @@ LAUNCHER = (
 )  # fmt: skip
 
 
-_TUTORIAL = "tools/coverage/test_readme_scripts.py::test_the_flags_of_the_tutorial_are_in_the_script"
-_FLAGS = "tools/coverage/test_readme_scripts.py::test_the_flags_of_the_readme_s_example_are_in_the_script"
+_TUTORIAL = "gateway_ops/repository/test_build_commands.py::test_the_flags_of_the_tutorial_are_in_the_script"
+_FLAGS = "gateway_ops/repository/test_build_commands.py::test_the_flags_of_the_readme_s_example_are_in_the_script"
 _GONE = "TensorRT-LLM 0.5; gone since 0.8"
 _OLD_TOOLS = f"{_GONE}: `convert_checkpoint.py` and `trtllm-build` are rendered instead"
 

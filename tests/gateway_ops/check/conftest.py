@@ -57,6 +57,12 @@ def rendered(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Call
 
 
 @pytest.fixture
+def copied(rendered: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a rendered example, to plant mistakes in."""
+    return lambda name: shutil.copytree(rendered(name), tmp_path / name)
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the tiny model in ``tiny``."""
     write_tiny_model(tmp_path / "tiny")

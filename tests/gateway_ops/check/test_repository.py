@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -29,28 +30,26 @@ def test_a_planted_mistake_is_named_with_its_fix(name: str, repo: Path) -> None:
     agree(repo)
 
 
-def test_a_number_that_no_field_can_hold(repo: Path) -> None:
-    edit(repo / ENGINE, "data_type: TYPE_INT32", "data_type: 99999999999")
-    (found,) = check_repository(repo)
-    assert found.what == "It is not a model configuration: Value out of range: 99999999999."
-
-
-@pytest.mark.parametrize("text", ["", "# nothing but this\n"])
-def test_a_file_with_nothing_in_it_is_the_only_finding(repo: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the file is empty."),
+        ("# nothing but this\n", "the file is empty."),
+        ("input { data_type: 99999999999 }", "Value out of range: 99999999999."),
+    ],
+)
+def test_a_file_that_says_nothing_is_the_only_finding(repo: Path, text: str, why: str) -> None:
     (repo / ENGINE).write_text(text)
     (found,) = check_repository(repo)
-    assert (found.severity, found.what) == (
-        Severity.ERROR,
-        "It is not a model configuration: the file is empty.",
-    )
+    assert (found.severity, found.what) == (Severity.ERROR, f"It is not a model configuration: {why}")
 
 
 def test_a_step_that_is_gone_is_the_only_finding(repo: Path) -> None:
     shutil.rmtree(repo / "preprocessing")
     shutil.rmtree(repo / "tensorrt_llm_bls")
     (found,) = check_repository(repo)
-    assert found.what == "A step runs the model 'preprocessing', which is not in this repository."
-    assert found.fix == "Add it."
+    what = "A step runs the model 'preprocessing', which is not in this repository."
+    assert (found.what, found.fix) == (what, "Add it.")
 
 
 def test_beams_do_not_hide_that_a_model_is_not_decoupled(repo: Path) -> None:
@@ -61,35 +60,34 @@ def test_beams_do_not_hide_that_a_model_is_not_decoupled(repo: Path) -> None:
     assert (Severity.WARNING, "a streamed answer is one event at the end") in said
 
 
-def test_python_that_does_not_parse(repo: Path) -> None:
-    file = repo / "preprocessing" / "1" / "text_to_tokens.py"
-    file.write_text("def f():\n    return (\n")
+NO_CLASS = "It has no class TritonPythonModel, which the Python backend needs."
+TOO_DEEP = "Python cannot read it: it is nested too deeply."
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line", "what"),
+    [
+        ("text_to_tokens.py", "def f():\n    return (\n", 2, "Python cannot read it: '(' was never closed."),
+        ("text_to_tokens.py", f"x={'-' * 100_000}1\n", 1, TOO_DEEP),
+        ("text_to_tokens.py", f"x={'1+' * 100_000}1\n", 1, TOO_DEEP),
+        ("model.py", "", 1, NO_CLASS),
+        ("model.py", "class Model:\n    pass\n", 1, NO_CLASS),
+    ],
+    ids=["not closed", "negated without end", "added without end", "empty", "another class"],
+)
+def test_python_that_the_backend_cannot_run(repo: Path, file: str, text: str, line: int, what: str) -> None:
+    path = repo / "preprocessing" / "1" / file
+    path.write_text(text)
     (found,) = bad(repo)
-    assert (found.where, found.what) == (f"{file}:2", "Python cannot read it: '(' was never closed.")
+    assert (found.severity, found.where, found.what) == (Severity.ERROR, f"{path}:{line}", what)
 
 
-@pytest.mark.parametrize("text", [f"x={'-' * 100_000}1\n", f"x={'1+' * 100_000}1\n"])
-def test_python_that_is_nested_too_deeply(repo: Path, text: str) -> None:
-    (repo / "preprocessing" / "1" / "text_to_tokens.py").write_text(text)
-    (found,) = bad(repo)
-    assert found.what == "Python cannot read it: it is nested too deeply."
-
-
-def test_beams_of_the_llm_api_are_for_beam_search_alone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+def test_beams_of_the_llm_api_are_for_beam_search_alone(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
     edit(repo / ENGINE, *parameter("max_beam_width", "4"))
     (found,) = check_repository(repo)
     assert (found.severity, found.fix) == (Severity.INFO, "Use another model for chat.")
     assert found.what == "It serves beam search only: requests without use_beam_search are rejected."
-
-
-@pytest.mark.parametrize("text", ["", "import json\n", "class Model:\n    pass\n"])
-def test_a_model_without_its_class(repo: Path, text: str) -> None:
-    file = repo / "preprocessing" / "1" / "model.py"
-    file.write_text(text)
-    (found,) = bad(repo)
-    assert (found.severity, found.where) == (Severity.ERROR, f"{file}:1")
-    assert found.what == "It has no class TritonPythonModel, which the Python backend needs."
 
 
 @pytest.mark.parametrize(
@@ -109,24 +107,20 @@ def test_a_class_that_comes_from_elsewhere(repo: Path, text: str) -> None:
     ("gone", "importer", "module"),
     [
         ("preprocessing/1/text_to_tokens.py", "preprocessing/1/model.py", "text_to_tokens"),
-        ("postprocessing/1/tokens_to_text.py", "postprocessing/1/model.py", "tokens_to_text"),
         ("tensorrt_llm_bls/1/speculation.py", "tensorrt_llm_bls/1/model.py", "speculation"),
-        ("tensorrt_llm/1/wire/inputs.py", "tensorrt_llm/1/wire/base_adapter.py", "wire.inputs"),
         ("tensorrt_llm/1/cpu_double/lora.py", "tensorrt_llm/1/cpu_double/reference_engine.py", "cpu_double.lora"),
     ],
 )
-def test_a_helper_that_is_gone(
-    rendered: Callable[[str], Path], tmp_path: Path, gone: str, importer: str, module: str
-) -> None:
-    repo = shutil.copytree(rendered("embedded"), tmp_path / "repo")
+def test_a_helper_that_is_gone(copied: Callable[[str], Path], gone: str, importer: str, module: str) -> None:
+    repo = copied("embedded")
     (repo / gone).unlink()
     found = [finding for finding in bad(repo) if finding.what == f"It imports {module}, which is missing."]
     assert str(repo / importer) in {finding.where.rpartition(":")[0] for finding in found}
     assert {finding.severity for finding in found} == {Severity.ERROR}
 
 
-def test_an_adapter_that_is_gone(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "repo")
+def test_an_adapter_that_is_gone(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
     (repo / "tensorrt_llm" / "1" / "engines" / "llmapi" / "llmapi_adapter.py").unlink()
     (found,) = bad(repo)
     assert found.what == "1/ has no llmapi_adapter.py, which engine llmapi runs."
@@ -166,10 +160,8 @@ def test_the_projects_modules_are_known_by_name(repository: Path) -> None:
         (ENGINE, "draft_input_ids", "tensorrt_llm has no input draft_input_ids: it does not accept drafts"),
     ],
 )
-def test_a_draft_model_that_nothing_asks(
-    rendered: Callable[[str], Path], tmp_path: Path, file: str, tensor: str, what: str
-) -> None:
-    repo = shutil.copytree(rendered("draft-target"), tmp_path / "repo")
+def test_a_draft_model_that_nothing_asks(copied: Callable[[str], Path], file: str, tensor: str, what: str) -> None:
+    repo = copied("draft-target")
     edit(repo / file, rf'input \{{ name: "{tensor}"[^\n]*\n', "")
     (found,) = bad(repo)
     assert found.severity is Severity.WARNING
@@ -177,22 +169,18 @@ def test_a_draft_model_that_nothing_asks(
     assert tensor in found.fix
 
 
-def test_a_draft_that_is_its_target_and_an_engine_that_is_none(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("draft-target"), tmp_path / "drafts")
+def test_a_draft_that_is_its_target_and_an_engine_that_is_none(copied: Callable[[str], Path]) -> None:
+    repo = copied("draft-target")
     edit(repo / "tensorrt_llm_draft" / "config.pbtxt", *parameter("gpt_model_path", "/engines/llama-3.1-8b"))
     (found,) = bad(repo)
     assert "load the same engine, /engines/llama-3.1-8b" in found.what
-    repo = shutil.copytree(rendered("llmapi-tp4"), tmp_path / "llmapi")
+    repo = copied("llmapi-tp4")
     edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("engine", "tensort"))
     (found,) = bad(repo)
     assert (found.what, found.fix) == (
         "engine is 'tensort', which does not exist.",
         "Set llmapi, transformers or reference.",
     )
-
-
-def test_the_repository_they_were_planted_in_has_none(repo: Path) -> None:
-    assert check_repository(repo) == []
 
 
 def test_missing_files(repo: Path) -> None:
@@ -226,13 +214,10 @@ def test_a_version_folder_that_triton_does_not_read(repo: Path, name: str, what:
     assert fix in found.fix
 
 
-@pytest.mark.parametrize("name", ["0", "17", "9223372036854775807"])
-def test_any_number_of_64_bits_is_a_version(repo: Path, name: str) -> None:
-    (repo / "preprocessing" / "1").rename(repo / "preprocessing" / name)
+def test_any_number_of_64_bits_is_a_version_and_other_folders_beside_it_are_not(repo: Path) -> None:
+    (repo / "postprocessing" / "1").rename(repo / "postprocessing" / "9223372036854775807")
+    (repo / "ensemble" / "1").rename(repo / "ensemble" / "0")
     assert bad(repo) == []
-
-
-def test_folders_beside_a_version(repo: Path) -> None:
     for name in ("warmup", "configs", "01", "1abc", "2abc"):
         (repo / "preprocessing" / name).mkdir()
     assert {(found.severity, found.what) for found in bad(repo)} == {
@@ -242,8 +227,8 @@ def test_folders_beside_a_version(repo: Path) -> None:
     }  # fmt: skip
 
 
-def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp_path: Path) -> None:
-    repo = shutil.copytree(rendered("two-models"), tmp_path / "repo")
+def test_engines_that_take_each_others_gpus(copied: Callable[[str], Path]) -> None:
+    repo = copied("two-models")
     edit(repo / "qwen_tensorrt_llm" / "config.pbtxt", *parameter("gpu_device_ids", "1;3"))
     (found,) = bad(repo)
     assert "GPU 1 is given to qwen_tensorrt_llm and to llama_tensorrt_llm" in found.what
@@ -258,25 +243,17 @@ def test_engines_that_take_each_others_gpus(rendered: Callable[[str], Path], tmp
     assert "so it uses all GPUs" in bad(repo)[0].what
 
 
-def test_an_engine_folder_that_is_here_must_hold_an_engine(repo: Path, tmp_path: Path) -> None:
-    (tmp_path / "engine").mkdir()
-    edit(repo / "tensorrt_llm" / "config.pbtxt", *parameter("gpt_model_path", str(tmp_path / "engine")))
-    (found,) = bad(repo)
-    assert "does not contain rank0.engine" in found.what
-    (tmp_path / "engine" / "rank0.engine").touch()
-    assert bad(repo) == []
-
-
-def test_an_engine_folder_that_does_not_exist(repo: Path, tmp_path: Path) -> None:
-    edit(repo / ENGINE, *parameter("gpt_model_path", str(tmp_path / "engines" / "lama3")))
-    (found,) = check_repository(repo)
-    assert (found.severity, found.what) == (
-        Severity.WARNING,
-        f"{tmp_path}/engines/lama3 does not exist on this machine.",
-    )
-    edit(repo / ENGINE, *parameter("gpt_model_path", "/of/another/machine/llama3"))
-    (found,) = check_repository(repo)
-    assert (found.severity, found.what) == (Severity.INFO, "/of/another/machine/llama3 does not exist on this machine.")
+def test_an_engine_folder_must_hold_an_engine_where_it_can_be_seen(repo: Path, tmp_path: Path) -> None:
+    assert check_repository(repo) == []
+    for folder, what, severity in (
+        (tmp_path / "engine", "does not contain rank0.engine", Severity.ERROR),
+        (tmp_path / "engines" / "lama3", "does not exist on this machine.", Severity.WARNING),
+        (Path("/of/another/machine/llama3"), "does not exist on this machine.", Severity.INFO),
+    ):
+        (tmp_path / "engine").mkdir(exist_ok=True)
+        edit(repo / ENGINE, *parameter("gpt_model_path", str(folder)))
+        (found,) = check_repository(repo)
+        assert (found.severity, found.what.startswith(str(folder)), what in found.what) == (severity, True, True)
 
 
 @pytest.mark.parametrize("value", ["true", None])
@@ -292,3 +269,99 @@ def test_special_tokens_of_the_text_step_are_the_gateways_business(repo: Path, v
 def test_a_folder_without_models(tmp_path: Path) -> None:
     (found,) = check_repository(tmp_path)
     assert found.what == "No folder in the repository has a config.pbtxt."
+
+
+@pytest.fixture
+def engine_alone(repo: Path) -> Path:
+    """The engine by itself, which is all that the gateway needs."""
+    for folder in repo.iterdir():
+        if folder.name != "tensorrt_llm":
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "what", "fix"),
+    [
+        (
+            r'input \{ name: "input_lengths"[^\n]*\n',
+            "",
+            "It has no input 'input_lengths', which tensorrt_llm needs for every request.",
+            'Declare input { name: "input_lengths" data_type: TYPE_INT32 dims: [1] }.',
+        ),
+        (
+            r'(name: "context_logits" data_type: )TYPE_FP32',
+            r"\1TYPE_INT32",
+            "The output 'context_logits' is INT32; tensorrt_llm declares it as FP16, FP32 or BF16.",
+            "TYPE_FP32",
+        ),
+    ],
+)
+def test_an_engine_by_itself_is_held_against_the_contract(
+    pattern: str, replacement: str, what: str, fix: str, engine_alone: Path
+) -> None:
+    assert bad(engine_alone) == []
+    edit(engine_alone / ENGINE, pattern, replacement)
+    (found,) = (each for each in bad(engine_alone) if each.what == what)  # the gateway may have a word for it as well
+    assert found.severity is Severity.ERROR
+    assert fix in found.what + found.fix
+
+
+@pytest.mark.parametrize("gone", [("input_ids",), ("input_lengths", "request_output_len")])
+def test_an_engine_is_known_without_all_its_tensors(engine_alone: Path, gone: tuple[str, ...]) -> None:
+    for name in gone:
+        edit(engine_alone / ENGINE, rf'input \{{ name: "{name}"[^\n]*\n', "")
+    edit(engine_alone / ENGINE, r"model_transaction_policy \{[^\n]*\n", "")
+    found = {re.split("[,:]", finding.what)[0] for finding in bad(engine_alone)}
+    refusal = "model 'tensorrt_llm' is of an unsupported kind"
+    assert found == {refusal, *(f"It has no input {name!r}" for name in gone)}
+
+
+def test_a_python_engine_is_known_by_most_of_its_tensors(copied: Callable[[str], Path]) -> None:
+    repo = copied("llmapi-tp4")
+    for name in ("preprocessing", "postprocessing", "ensemble", "tensorrt_llm_bls"):
+        shutil.rmtree(repo / name)
+    assert bad(repo) == []
+    edit(repo / ENGINE, r'name: "input_ids"', 'name: "input_idz"')
+    named, rejected = bad(repo)
+    assert named.fix == "Did you mean 'input_ids'?"
+    assert "is of an unsupported kind" in rejected.what
+
+
+@pytest.mark.parametrize("tensor", ["prompt_embedding_table", "lora_weights"])
+def test_types_that_a_deployer_chooses_are_the_same_in_bls_and_engine(repo: Path, tensor: str) -> None:
+    shutil.rmtree(repo / "ensemble")
+    edit(repo / ENGINE, rf'(name: "{tensor}" data_type: )TYPE_FP16', r"\1TYPE_BF16")
+    (found,) = bad(repo)
+    assert found.what == f"The input {tensor!r} is FP16, but BF16 in tensorrt_llm, which it calls."
+    edit(repo / BLS, rf'(name: "{tensor}" data_type: )TYPE_FP16', r"\1TYPE_BF16")
+    assert bad(repo) == []
+
+
+@pytest.mark.parametrize("gone", ["preprocessing", "tensorrt_llm", "postprocessing"])
+def test_what_a_bls_model_calls_without_saying_so(repo: Path, gone: str) -> None:
+    shutil.rmtree(repo / "ensemble")
+    shutil.rmtree(repo / gone)
+    edit(repo / BLS, r'parameters \{ key: "tensorrt_llm_model_name"[^\n]*\n', "")
+    (found,) = bad(repo)
+    assert (found.severity, found.what) == (Severity.ERROR, f"It calls {gone}, which is not in this repository.")
+
+
+FOREIGN = {
+    "text_generator": 'input { name: "text_input" data_type: TYPE_STRING dims: 2 }\n'
+    'output { name: "text_output" data_type: TYPE_UINT8 dims: 1 }\n',
+    "embedder": 'input { name: "input_ids" data_type: TYPE_INT64 dims: -1 }\n'
+    'input { name: "attention_mask" data_type: TYPE_INT64 dims: -1 }\n'
+    'output { name: "embedding" data_type: TYPE_FP32 dims: 768 }\n',
+    "chooser": 'input { name: "messages" data_type: TYPE_STRING dims: 1 }\n'
+    'output { name: "answer" data_type: TYPE_STRING dims: 1 }\n'
+    'parameters { key: "tensorrt_llm_model_name" value { string_value: "tensorrt_llm" } }\n',
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_models_of_a_repository_are_not_held_against_the_tables(repo: Path, name: str) -> None:
+    (repo / name / "1").mkdir(parents=True)
+    (repo / name / "1" / "model.py").write_text("class TritonPythonModel: ...\n")
+    (repo / name / "config.pbtxt").write_text('backend: "python"\nmax_batch_size: 8\n' + FOREIGN[name])
+    assert bad(repo) == []

@@ -1,7 +1,8 @@
-"""``gateway check FILE``: every mistake with its line, and what to do about it."""
+"""``gateway check FILE``: every mistake with its line, in settings, keys and mirrors, and what to do about it."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 from pathlib import Path
@@ -9,12 +10,14 @@ from textwrap import dedent
 
 import pytest
 
+from gateway.settings import ConfigError, load_settings
 from gateway.settings.extras import pip_install
 from gateway.text.tokens import Tokenizer, TokenizerError
 from gateway_ops.check import Finding, Severity
 from gateway_ops.check.settings_file import check_file
 from tests.certificates import Authority
 from tests.ports import free_port
+from tests.tiny_model import write_tiny_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
@@ -32,16 +35,12 @@ async def lines(folder: Path, text: str) -> list[tuple[str, str]]:
 
 
 RIGHT = """\
-    models:
-      - name: tiny
-        triton: {url: 'localhost:8001'}
-        tokenizer: tiny
-        max_seq_len: 2048
-    """
-
-
-async def test_a_right_file_has_no_findings(folder: Path) -> None:
-    assert await lines(folder, RIGHT) == []
+models:
+- name: tiny
+  triton: {url: 'localhost:8001'}
+  tokenizer: tiny
+  max_seq_len: 2048
+"""
 
 
 async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(folder: Path) -> None:
@@ -56,7 +55,7 @@ async def test_a_tokenizer_that_reads_prompts_as_a_whole_is_named(folder: Path) 
 
 
 async def test_a_missing_package_of_telemetry_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = dedent(RIGHT) + "telemetry:\n  traces: true\n"
+    text = RIGHT + "telemetry:\n  traces: true\n"
     assert await lines(folder, text) == []
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
     ((where, said),) = await lines(folder, text)
@@ -67,11 +66,11 @@ async def test_what_keeps_a_gateway_from_its_state_is_found(folder: Path) -> Non
     (folder / "text").write_text("no database")
     (folder / "keys").write_text("no key")
     state = "state: {path: text, keys_file: none}\n"
-    found = await findings(folder, dedent(RIGHT) + state)
+    found = await findings(folder, RIGHT + state)
     assert [(where, each.severity) for where, each in found] == [("6", Severity.ERROR)] * 2
     assert [each.what.partition(":")[0] for _, each in found] == ["state.path", "state.keys_file"]
     state = "state:\n  path: text/state.sqlite\n  keys_file: keys\n"
-    found = await findings(folder, dedent(RIGHT) + state)
+    found = await findings(folder, RIGHT + state)
     assert [(where, each.what.partition(":")[0]) for where, each in found] == [
         ("7", "state.path"), ("8", "state.keys_file"),
     ]  # fmt: skip
@@ -120,11 +119,6 @@ async def test_every_mistake_is_named_with_its_line(folder: Path) -> None:
     assert [where for where, _ in found] == [where for where, _ in expected]
     for (_, said), (_, beginning) in zip(found, expected, strict=True):
         assert said.startswith(beginning)
-
-
-async def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    (finding,), _ = await check_file(tmp_path / "none.yaml", offline=True)
-    assert (finding.severity, "cannot be read" in finding.what) == (Severity.ERROR, True)
 
 
 async def test_merged_mappings_are_read_as_yaml_means_them(folder: Path) -> None:
@@ -271,3 +265,84 @@ async def test_certificates_that_cannot_be_used_are_found_and_those_that_end_soo
     said = [each.what for _, each in found]
     assert said[0] == f"The certificate in {soon.certificate} expires in 2 days."
     assert said[2] == f"triton.tls: the key in {soon.key} does not match the certificate in {other.certificate}."
+
+
+HASH = f"sha256:{hashlib.sha256(b'key').hexdigest()}"
+OTHER = f"sha256:{hashlib.sha256(b'other').hexdigest()}"
+
+
+async def with_keys(folder: Path, *lines: str, mode: int = 0o600) -> list[tuple[str, Severity, str]]:
+    path = folder / "keys.yaml"
+    path.write_text("\n".join(("keys:", *lines)))
+    path.chmod(mode)
+    found = await findings(folder, RIGHT + "auth: {keys_file: keys.yaml}\n")
+    return [(where, each.severity, each.what) for where, each in found]
+
+
+async def test_keys_of_a_file_are_looked_at(folder: Path) -> None:
+    assert await with_keys(folder, f"- {{name: a, hash: '{HASH}', expires: 2999-01-01, models: [tiny]}}") == []
+    old = f"- {{name: old, hash: '{HASH}', expires: 2020-01-01}}"
+    assert await with_keys(folder, old, f"- {{name: lost, hash: '{OTHER}', models: [tiny, large]}}", mode=0o644) == [
+        ("keys.yaml", Severity.WARNING,
+         "Every user of this machine can read the keys file, which has names, models and hashes of keys."),
+        ("keys.yaml:2", Severity.WARNING, "The key 'old' has expired (2020-01-02 00:00 UTC)."),
+        ("keys.yaml:3", Severity.WARNING, "The key 'lost' names the model 'large', which is not served."),
+    ]  # fmt: skip
+    wrong = f"- {{name: b, hash: '{HASH}', limits: {{rpm: 3}}}}", f"- {{name: c, hash: '{OTHER}', weight: 1.0e-300}}"
+    found = await with_keys(folder, "- {name: a, hash: sk-secret}", *wrong)
+    assert [each[:2] for each in found] == [(f"keys.yaml:{line}", Severity.ERROR) for line in (2, 3, 4)]
+    assert ("sha256:" in found[0][2], "sk-secret" in found[0][2], "0.001" in found[2][2]) == (True, False, True)
+    (folder / "keys.yaml").unlink()
+    ((where, missing),) = await findings(folder, RIGHT + "auth:\n  keys_file: keys.yaml\n")
+    assert (where, missing.severity) == ("7", Severity.ERROR)
+
+
+async def test_keys_of_the_settings_and_tokens_are_looked_at(folder: Path) -> None:
+    keys = f"auth:\n  keys:\n  - {{name: old, hash: '{HASH}', expires: 2020-01-01}}\n"
+    jwt = "  jwt:\n    issuer: https://issuer.example\n    audience: [gateway]\n    jwks_url: http://issuer.example/keys\n"
+    assert [where for where, _ in await findings(folder, RIGHT + keys + jwt)] == ["8", "12"]
+    jwt = jwt.replace("jwks_url: http://issuer.example/keys", "jwks_file: none.json")
+    where, found = (await findings(folder, RIGHT + keys + jwt))[1]
+    assert (where, found.severity) == ("12", Severity.ERROR)
+
+
+def model(name: str, more: str = "", tokenizer: str = "tiny", length: int = 2048) -> str:
+    url = "triton: {url: 'localhost:8001'}"
+    return f"- {{name: {name}, {url}, tokenizer: {tokenizer}, max_seq_len: {length}{more}}}\n"
+
+
+def mirrored(mirror: str, other: str, server: str = "server: {internal_port: 9001}\n") -> str:
+    return f"{server}models:\n{model('a', f', mirror: {mirror}')}{other}"
+
+
+@pytest.mark.parametrize(
+    ("mirror", "problem"),
+    [
+        ("{to: a}", "models[0].mirror.to: a model cannot be its own mirror."),
+        ("{to: c}", "models[0].mirror.to: 'c' must be the name of a configured model."),
+        ("{to: b, share: 0}", "models[0].mirror.share: input should be greater than 0."),
+        ("{to: b, show_text: true}",
+         "models[0].mirror.show_text: requires server.internal_port because texts are only shown on that port."),
+    ],
+)  # fmt: skip
+async def test_a_mirror_that_cannot_be_is_refused(folder: Path, mirror: str, problem: str) -> None:
+    found = await lines(folder, mirrored(mirror, model("b"), server=""))
+    assert [where for where, said in found if problem in said] == ["2"]
+    with pytest.raises(ConfigError, match="mirror"):
+        load_settings(folder / "gateway.yaml", {})
+
+
+async def test_what_makes_the_report_of_a_mirror_worth_little_is_said(folder: Path) -> None:
+    assert await lines(folder, mirrored("{to: b}", model("b"))) == []
+    first, second = await lines(folder, mirrored("{to: b}", model("b", ", mirror: {to: a}")))
+    assert "'a' and 'b' are mirrored to each other: only requests of clients are mirrored" in first[1]
+    assert "'b' and 'a' are mirrored to each other" in second[1]
+    ((_, unread),) = await lines(folder, mirrored("{to: b}", model("b"), server=""))
+    assert "served on the internal port, which is not configured" in unread
+    write_tiny_model(folder / "other")
+    file = folder / "other" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": {"type": "Lowercase"}}))
+    (where, tokenizer), *_, (_, context) = await lines(folder, mirrored("{to: b}", model("b", "", "other", 1024)))
+    assert where == "3"
+    assert tokenizer.startswith("A, 'a', and its mirror B: the models differ in their tokenizer: A has ")
+    assert "B: the models differ in their context: A has 2048 tokens, B has 1024 tokens." in context

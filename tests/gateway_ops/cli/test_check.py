@@ -16,14 +16,13 @@ from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.terminal import GatewayTerminal, Terminal
 from tests.tiny_model import write_tiny_model
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
 
 def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    return WarmGateways.of_this_process().run(["check", *arguments], environ, folder=folder)
+    return gateway("check", *arguments, folder=folder)
 
 
 def on_terminal(folder: Path, *arguments: str) -> str:
@@ -138,16 +137,11 @@ def test_a_triton_and_a_gateway_say_how_each_parameter_is_served(
     assert web.returncode == 1
     assert "for Triton give host:port of its gRPC endpoint" in web.stdout
 
-    with GatewayProcess(
-        folder / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="2048",
-        GATEWAY_API_KEYS="secret",
-    ) as gateway:
-        assert "--api-key" in check(folder, gateway.url).stdout
-        values = json.loads(check(folder, gateway.url, "--api-key", "secret", "--json").stdout)
+    settings = {"GATEWAY_MODEL": "tiny", "GATEWAY_TRITON_URL": triton.grpc_url, "GATEWAY_MAX_SEQ_LEN": "2048"}
+    settings |= {"GATEWAY_TOKENIZER": str(tiny_model_dir), "GATEWAY_API_KEYS": "secret"}
+    with GatewayProcess(folder / "log", **settings) as running:
+        assert "--api-key" in check(folder, running.url).stdout
+        values = json.loads(check(folder, running.url, "--api-key", "secret", "--json").stdout)
     assert values["ok"] is True
     assert values["models"]["tiny"]["path"] == "tokens"
     assert values["models"]["tiny"]["capabilities"]["logprobs"]["how"] == "native"

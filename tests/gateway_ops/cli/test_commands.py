@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import re
 import shlex
 import socket
@@ -22,7 +21,7 @@ from gateway.http.access.key_ring import KeyRing, read_keys
 from gateway_ops.cli.root import app
 from tests.ports import free_port
 from tests.tiny_model import write_tiny_model
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
@@ -36,9 +35,7 @@ def taken_port() -> Iterator[int]:
 
 
 def run(cache: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    environ |= {"GATEWAY_CACHE_DIR": str(cache), "COLUMNS": "200", "NO_COLOR": "1"} | variables
-    return WarmGateways.of_this_process().run(arguments, environ)
+    return gateway(*arguments, GATEWAY_CACHE_DIR=str(cache), COLUMNS="200", NO_COLOR="1", **variables)
 
 
 def every_option(command: Any, name: str = "gateway") -> Iterator[tuple[str, str]]:

@@ -24,15 +24,20 @@ from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer
 from tests.gateway_ops.conformance.lies import LIES, of_stream
 from tests.ports import free_port
 from tests.raw_server import raw_server, read_request
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 
 
-def check(url: str, *arguments: str, key: str = KEY) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    environ["GATEWAY_API_KEY"] = key
-    return WarmGateways.of_this_process().run(["check", url, "--conformance", *arguments], environ, timeout=120)
+def check(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return gateway("check", url, "--conformance", *arguments, timeout=120, GATEWAY_API_KEY=KEY)
+
+
+def checked(lie: Lie, *options: str) -> dict[str, dict[str, Any]]:
+    """What is found of a server that lies, by the names of checks."""
+    with HonestServer(lie) as server:
+        values = json.loads(check(server.url, "--json", *options).stdout)
+    return {each["name"]: each for each in values["checks"]}
 
 
 def test_an_honest_server_is_green_with_its_url_alone() -> None:
@@ -107,19 +112,14 @@ def test_what_is_no_server() -> None:
     done = check("gateway.yaml")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: --conformance needs the URL of a server: http://... or https://...\n"
+    with raw_server(lambda peer: [None for _ in iter(lambda: peer.recv(4096), b"")]) as hangs:
+        said = f"{hangs} is not a server of the API: the response had not ended after 1 s"
+        assert unfit(hangs, timeout_s=1) == said
     assert "is not the URL of a server" in unfit("http://")
     assert "is not a URL" in unfit("http://host:port")
     with raw_server(lambda peer: peer.sendall(b"220 mail.example.com ready\r\n")) as mail:
-        assert unfit(mail).startswith(
-            f"{mail} is not a server of the API: the server sent no HTTP response (BadStatusLine: 220 mail"
-        )
-
-
-def test_a_server_that_hangs_is_left() -> None:
-    with raw_server(lambda peer: [None for _ in iter(lambda: peer.recv(4096), b"")]) as silent:
-        assert (
-            unfit(silent, timeout_s=1) == f"{silent} is not a server of the API: the response had not ended after 1 s"
-        )
+        said = f"{mail} is not a server of the API: the server sent no HTTP response (BadStatusLine: 220 mail"
+        assert unfit(mail).startswith(said)
 
 
 def test_a_server_that_stops_answering_has_not_passed() -> None:
@@ -175,9 +175,7 @@ def _endless(events: list[Any]) -> None:
 
 
 def test_a_stream_without_end_is_untrue_and_bounded() -> None:
-    with HonestServer(of_stream(_endless)) as server:
-        values = json.loads(check(server.url, "--json").stdout)
-    found = {each["name"]: each for each in values["checks"]}
+    found = checked(of_stream(_endless))
     assert found["stream-done"]["verdict"] == "untrue"
     assert found["stream-done"]["evidence"] == "the response has more than 4 MiB or 5000 events"
     assert found["usage-total"]["verdict"] == "true"
@@ -190,9 +188,7 @@ def _trickle(body: dict[str, Any], reply: Reply) -> None:
 
 
 def test_a_stream_that_trickles_ends_by_the_clock() -> None:
-    with HonestServer(Lie(after=_trickle)) as server:
-        values = json.loads(check(server.url, "--json", "--timeout", "1").stdout)
-    found = {each["name"]: each for each in values["checks"]}
+    found = checked(Lie(after=_trickle), "--timeout", "1")
     assert found["stream-done"]["evidence"] == "the streamed response: the response had not ended after 1 s"
     assert found["logprobs-stream-same"]["evidence"] == "not run: 4 answers had not ended in time"
     assert found["usage-total"]["verdict"] == "true"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,14 +10,13 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 ENGINE = ("--slots", "16", "--token-ms", "1:10,16:20", "--prefill-rate", "20000")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    return WarmGateways.of_this_process().run(["plan-fleet", *arguments], environ, folder=folder)
+    return gateway("plan-fleet", *arguments, folder=folder, COLUMNS="200", NO_COLOR="1")
 
 
 def test_it_tells_the_fleet_and_where_each_figure_comes_from(tmp_path: Path) -> None:

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from gateway_ops.cli.root import app
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "deployments"
 
 
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def run(*arguments: str) -> Done:
+def run(*arguments: str) -> Result:
     """The command within this process: its start takes longer than its work."""
-    result = CliRunner().invoke(app, arguments)
-    return Done(result.exit_code, result.stdout, result.stderr)
+    return CliRunner().invoke(app, arguments)
 
 
 @pytest.fixture
@@ -38,32 +29,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_build_check_and_compare(folder: Path) -> None:
     built = run("repo", "-o", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
-    assert (built.returncode, built.stderr) == (0, "")
+    assert (built.exit_code, built.stderr) == (0, "")
     assert built.stdout == "out: tensorrt_llm, preprocessing, postprocessing, ensemble, tensorrt_llm_bls\n"
     checked = run("check", "out")
     *said, summary = checked.stdout.splitlines()
-    assert (checked.returncode, summary) == (0, "No problems found.")
+    assert (checked.exit_code, summary) == (0, "No problems found.")
     assert all(" info: " in line and "does not exist on this machine" in line for line in said)  # engines elsewhere
     compared = run("repo", "--diff", "out")
-    assert compared.returncode == 1
+    assert compared.exit_code == 1
     assert compared.stdout == "tensorrt_llm: parameter kv_cache_free_gpu_mem_fraction: 0.5 rendered, 0.7 there\n"
     same = run("repo", "--diff", "out", "--set", "kv_cache_free_gpu_mem_fraction:0.7")
-    assert (same.returncode, same.stdout) == (0, "No difference.\n")
+    assert (same.exit_code, same.stdout) == (0, "No difference.\n")
     again = run("repo", "-o", "out")
-    assert again.returncode == 1
+    assert again.exit_code == 1
     assert "--force" in again.stderr
 
 
 def test_a_contradiction_has_its_line_the_reason_and_the_fix(folder: Path) -> None:
     rejected = run("repo", "-o", "out", "--set", "limits.max_input_len:9000")
-    assert rejected.returncode == 1
+    assert rejected.exit_code == 1
     assert "gateway.yaml:29: deployments[0].limits.max_input_len: it is 9000, but max_seq_len" in rejected.stderr
     assert "Take at most 2559, or a larger max_seq_len." in rejected.stderr
     assert not (folder / "out").exists()
     text = (folder / "gateway.yaml").read_text().replace("max_input_len: 2048", "max_input_len: 9000")
     (folder / "gateway.yaml").write_text(text)
     checked = run("check", "--offline")
-    assert checked.returncode == 1
+    assert checked.exit_code == 1
     assert "gateway.yaml:29: error: deployments[0].limits.max_input_len: it is 9000" in checked.stdout
 
 
@@ -71,11 +62,12 @@ def test_mistakes_are_named_with_their_lines(folder: Path) -> None:
     with (folder / "gateway.yaml").open("a") as file:
         file.write("    kv_cach: {}\n")
     wrong = run("repo", "-o", "out")
-    assert wrong.returncode == 1
+    assert wrong.exit_code == 1
     assert "deployments[0].kv_cach: unknown key. Did you mean 'kv_cache'?" in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
     (folder / "gateway.yaml").write_text("models: []\n")
     assert "deployments: the section is empty." in run("repo", "-o", "out").stderr
-    assert run("repo").returncode == 2
+    assert run("repo").exit_code == 2
 
 
 def test_one_of_several(folder: Path) -> None:
@@ -90,7 +82,7 @@ def test_one_of_several(folder: Path) -> None:
 def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
     build = ("repo", str(EXAMPLES / "draft-target.yaml"), "-o", "out", "--only")
     built = run(*build, "target")
-    assert built.returncode == 0
+    assert built.exit_code == 0
     assert "draft" not in built.stdout
     assert built.stderr == (
         "note: target calls tensorrt_llm_draft for its drafts, which is not in out, "
@@ -98,7 +90,7 @@ def test_a_target_alone_keeps_its_draft(folder: Path) -> None:
     )
     assert 'key: "tensorrt_llm_draft_model_name"' in (folder / "out" / "tensorrt_llm_bls" / "config.pbtxt").read_text()
     both = run(*build, "target", "--only", "draft", "--force")
-    assert (both.returncode, both.stderr) == (0, "")
+    assert (both.exit_code, both.stderr) == (0, "")
     assert run("check", "out").stdout.splitlines()[-1] == "No problems found."
     assert run(*build, "target", "--force").stderr == ""  # the draft is there by now
 
@@ -120,13 +112,13 @@ def test_a_file_of_deployments_alone_is_checked(folder: Path) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text[text.index("deployments:") :])
     checked = run("check", "--offline")
-    assert checked.returncode == 0
+    assert checked.exit_code == 0
     said, summary = checked.stdout.splitlines()
     assert said.startswith("gateway.yaml: info: It has deployments but no models")
     assert summary == "No problems found."
     (folder / "gateway.yaml").write_text((folder / "gateway.yaml").read_text().replace("tensorrt\n", "tensort\n", 1))
     checked = run("check", "--offline")
-    assert checked.returncode == 1
+    assert checked.exit_code == 1
     assert "deployments[0].engine: input should be 'tensorrt', 'llmapi'" in checked.stdout
     assert checked.stdout.splitlines()[-1] == "1 error"
 
@@ -137,18 +129,11 @@ def test_no_name_leads_out_of_the_folder(folder: Path, key: str, value: str) -> 
     (folder / "out").mkdir()
     (folder / "precious").write_text("kept")
     rejected = run("repo", "-o", "out", "--force", "--set", f"{key}:{value}")
-    assert rejected.returncode == 1
+    assert rejected.exit_code == 1
     assert f"deployments[0].{key}: must consist of letters, digits" in rejected.stderr
     assert len(rejected.stderr.splitlines()) == 1
     assert (folder / "precious").read_text() == "kept"
     assert list((folder / "out").iterdir()) == []
-
-
-def test_one_mistake_is_one_line(folder: Path) -> None:
-    rejected = run("repo", "-o", "out", "--set", "limits.max_seq_len:abc")
-    assert rejected.stderr.splitlines() == [
-        "error: gateway.yaml:30: deployments[0].limits.max_seq_len: must be an integer."
-    ]
 
 
 @pytest.mark.parametrize(
@@ -168,5 +153,5 @@ def test_one_mistake_is_one_line(folder: Path) -> None:
 )
 def test_what_cannot_be_compared_with_is_named_and_is_no_difference(folder: Path, other: str, said: str) -> None:
     compared = run("repo", "--diff", other)
-    assert compared.returncode == 2
+    assert compared.exit_code == 2
     assert said in compared.stderr

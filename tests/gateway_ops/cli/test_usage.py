@@ -22,22 +22,10 @@ def test_a_shell_reads_the_line_as_meant(model: str) -> None:
 
 def test_the_key_comes_from_the_environment_and_is_not_printed() -> None:
     environ = {"GATEWAY_API_KEYS": "first,second"}
-    line = curl_line(URL, "tiny", environ)
-    assert "first" not in line
-    echoed = subprocess.run(
-        ["sh", "-c", line.replace("curl", "printf '%s\\n'", 1)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=10,
-        check=False,
-    )
+    line, snippet = curl_line(URL, "tiny", environ), python_snippet(URL, 'a "quoted" name', environ)
+    assert "first" not in line + snippet
+    command = ["sh", "-c", line.replace("curl", "printf '%s\\n'", 1)]
+    echoed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=10, check=False)
     assert "Authorization: Bearer first\n" in echoed.stdout
-    assert "first" not in python_snippet(URL, "tiny", environ)
-
-
-@pytest.mark.parametrize("environ", [{}, {"GATEWAY_API_KEYS": "first,second"}])
-def test_the_snippet_is_a_program(environ: dict[str, str]) -> None:
-    snippet = python_snippet(URL, 'a "quoted" name', environ)
     compile(snippet, "snippet", "exec")
     assert f'base_url="{URL}/v1"' in snippet

@@ -13,33 +13,17 @@ from tests.handler_server import HandlerServer
 
 @dataclass(frozen=True)
 class Said:
-    """An answer.
-
-    Attributes:
-        body: an object, sent as JSON; bytes are sent as they are.
-        status: of HTTP.
-        kind: its content type.
-        hangs: whether the connection stays open behind it until the server is closed.
-    """
+    """An answer: an object, sent as JSON, or bytes, sent as they are."""
 
     body: Any
     status: int = 200
     kind: str = "application/json"
-    hangs: bool = False
+    hangs: bool = False  # the connection stays open behind it until the server is closed
 
 
 @dataclass
 class OtherServer(HandlerServer):
-    """Answers each POST by a function of its path and body; a context manager.
-
-    Attributes:
-        answer: the function.
-        models: ids that it lists; None: it has no such list.
-        tokens: what it tokenizes everything into; None: it does not tell.
-        context: that it lists for its models.
-        asked: bodies of requests so far.
-        keys: the headers ``Authorization`` of all requests.
-    """
+    """Answers each POST by a function of its path and body, and lists models and tokens where it has some."""
 
     answer: Callable[[str, dict[str, Any]], Said]
     models: list[str] | None = field(default_factory=lambda: ["m"])

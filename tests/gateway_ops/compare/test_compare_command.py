@@ -11,6 +11,7 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,15 +34,8 @@ Start = Callable[..., OtherServer]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    servers: list[OtherServer] = []
-
-    def begin(answer: Callable[[str, dict[str, Any]], Said], **more: Any) -> OtherServer:
-        servers.append(OtherServer(answer, **more).__enter__())
-        return servers[-1]
-
-    yield begin
-    for server in servers:
-        server.__exit__(None, None, None)
+    with ExitStack() as servers:
+        yield lambda answer, **more: servers.enter_context(OtherServer(answer, **more))
 
 
 def compare(*arguments: str) -> Result:
@@ -58,8 +52,16 @@ def asks(*texts: str) -> list[dict[str, Any]]:
     return [{"messages": [{"role": "user", "content": text}], "temperature": 0} for text in texts]
 
 
-def echo(_path: str, body: dict[str, Any]) -> Said:
-    return chat(body["messages"][-1]["content"], usage={"prompt_tokens": 3, "completion_tokens": 2})
+def by_text(answer: Callable[[str], Said]) -> Callable[[str, dict[str, Any]], Said]:
+    """Answers by the text of the last message."""
+    return lambda _path, body: answer(body["messages"][-1]["content"])
+
+
+def echoed(text: str) -> Said:
+    return chat(text, usage={"prompt_tokens": 3, "completion_tokens": 2})
+
+
+echo = by_text(echoed)
 
 
 def reported(a: OtherServer, b: OtherServer, file: str, *options: str) -> tuple[dict[str, Any], int]:
@@ -69,14 +71,13 @@ def reported(a: OtherServer, b: OtherServer, file: str, *options: str) -> tuple[
 
 
 def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
-    def other(path: str, body: dict[str, Any]) -> Said:
-        text = body["messages"][-1]["content"]
+    def other(text: str) -> Said:
         if text == "refused":
             return Said({"error": {"message": "no", "code": "bad", "param": "messages.0.role"}}, 400)
         counts = {"prompt_tokens": 3, "completion_tokens": 4 if text == "counted" else 2}
         return chat("thin" if text == "this" else text, "length" if text == "cut" else "stop", counts)
 
-    a, b = start(echo), start(other)
+    a, b = start(echo), start(by_text(other))
     file = write(tmp_path, *asks("same", "this", "cut", "counted", "refused"))
     found, status = reported(a, b, file)
     assert status == 1
@@ -91,9 +92,8 @@ def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
     assert cut["differences"] == [{"in": "finish_reason", "choice": 0, "a": "stop", "b": "length"}]
     assert counted["differences"] == [{"in": "usage", "completion_tokens": {"a": 2, "b": 4}}]
     assert rejected["b"] == {"status": 400, "code": "bad", "param": "messages.0.role"}
-    assert [body["messages"] for body in sorted(a.asked, key=str)] == [
-        body["messages"] for body in sorted(b.asked, key=str)
-    ]
+    asked = [sorted((body["messages"] for body in each.asked), key=str) for each in (a, b)]
+    assert asked[0] == asked[1]
     shown = compare(a.url, b.url, "--requests", file, "--ignore", "usage", "--ignore", "finish_reason").stdout
     assert "3 equal, 1 differs, 1 rejected by b" in shown
     assert "- 2: differs: text: at character 3, characters 4 / 4" in shown
@@ -102,11 +102,8 @@ def test_what_differs_is_named_by_request(start: Start, tmp_path: Path) -> None:
 
 def test_no_secret_of_a_request_is_in_the_report_unless_it_is_asked_for(start: Start, tmp_path: Path) -> None:
     def reject(_path: str, body: dict[str, Any]) -> Said:
-        if body.get("stop"):
-            return chat(f"{SECRET}!")
-        return Said(
-            {"error": {"message": f"No {body['messages']}", "code": f"no {SECRET}", "param": SECRET + " "}}, 400
-        )
+        error = {"message": f"No {body['messages']}", "code": f"no {SECRET}", "param": SECRET + " "}
+        return chat(f"{SECRET}!") if body.get("stop") else Said({"error": error}, 400)
 
     a, b = start(echo), start(reject)
     bodies = asks(SECRET, f"is {SECRET}")
@@ -165,10 +162,7 @@ def test_a_key_goes_to_its_own_server(start: Start, tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_server_that_fails_is_a_row(start: Start, tmp_path: Path, said: Said, kind: str) -> None:
-    def now_and_then(path: str, body: dict[str, Any]) -> Said:
-        return said if body["messages"][-1]["content"] == "odd" else echo(path, body)
-
-    a, b = start(echo), start(now_and_then)
+    a, b = start(echo), start(by_text(lambda text: said if text == "odd" else echoed(text)))
     # Short only for the one that hangs: its other answers must come in time on a busy machine too.
     limit = "5" if said.hangs else "60"
     found, status = reported(a, b, write(tmp_path, *asks("first", "odd", "last")), "--timeout", limit)
@@ -180,12 +174,9 @@ def test_a_server_that_fails_is_a_row(start: Start, tmp_path: Path, said: Said, 
 def test_a_server_that_has_gone_is_told_in_each_row(start: Start, tmp_path: Path) -> None:
     answered = itertools.count()
 
-    def once(path: str, body: dict[str, Any]) -> Said:
-        return echo(path, body) if next(answered) == 0 else Said(b"", hangs=True)
-
-    found, status = reported(
-        start(echo), start(once), write(tmp_path, *asks("a", "b", "c")), "--timeout", "3", "--at-once", "1"
-    )
+    once = start(by_text(lambda text: echoed(text) if next(answered) == 0 else Said(b"", hangs=True)))
+    options = ("--timeout", "3", "--at-once", "1")
+    found, status = reported(start(echo), once, write(tmp_path, *asks("a", "b", "c")), *options)
     assert status == 2
     assert [row["outcome"] for row in found["rows"]] == ["equal", "failed", "failed"]
 
@@ -193,15 +184,8 @@ def test_a_server_that_has_gone_is_told_in_each_row(start: Start, tmp_path: Path
 def test_what_a_differs_from_itself_in_is_not_held_against_b(start: Start, tmp_path: Path) -> None:
     turn = itertools.count()
 
-    def noisy(path: str, body: dict[str, Any]) -> Said:
-        text = body["messages"][-1]["content"]
-        return chat(f"{text} {next(turn)}") if text == "noise" else chat(text)
-
-    def steady(path: str, body: dict[str, Any]) -> Said:
-        text = body["messages"][-1]["content"]
-        return chat("other" if text == "differs" else text)
-
-    a, b = start(noisy), start(steady)
+    a = start(by_text(lambda text: chat(f"{text} {next(turn)}" if text == "noise" else text)))
+    b = start(by_text(lambda text: chat("other" if text == "differs" else text)))
     file = write(tmp_path, *asks("noise", "plain", "differs"))
     found, status = reported(a, b, file, "--repeat")
     assert found["noise"] == {"asked": 3, "differed": 1, "in": {"text": 1}}
@@ -331,13 +315,13 @@ def test_what_cannot_be_compared_is_said(start: Start, tmp_path: Path) -> None:
 def test_ctrl_c_shows_what_was_found(start: Start, tmp_path: Path) -> None:
     third = threading.Event()
 
-    def slow(path: str, body: dict[str, Any]) -> Said:
-        if body["messages"][-1]["content"] != "last":
-            return echo(path, body)
+    def slow(text: str) -> Said:
+        if text != "last":
+            return echoed(text)
         third.set()
         return Said(b"", hangs=True)
 
-    a, b = start(slow), start(echo)
+    a, b = start(by_text(slow)), start(echo)
     file = write(tmp_path, *asks("first", "next", "last"))
     command = [GATEWAY, "compare", a.url, b.url, "--requests", file, "--at-once", "1"]
     with BoundProcess(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from gateway_ops.cli.root import app
 from gateway_ops.repository.tool_flags import TABLES, table_of
+from tests.bound_process import BoundProcess
 from tests.gateway_ops.engines.standin import CONFIG
 
 STANDIN = Path(__file__).with_name("standin.py")
@@ -67,6 +69,25 @@ class Image:
         result = self.gateway("build", *words)
         assert result.exit_code == 0, result.output
         return result
+
+    def rejected(self, *words: str) -> str:
+        """What a build says that must fail."""
+        result = self.gateway("build", *words)
+        assert result.exit_code == 1, result.output
+        return result.output
+
+    def started(self, *words: str) -> BoundProcess[str]:
+        """A build in a process of its own."""
+        command = [sys.executable, "-m", "gateway_ops.cli", "engine", "build", str(self.file), *words]
+        return BoundProcess(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def hanging(self, process: subprocess.Popen[str]) -> int:
+        """The process id of a stand-in that hangs."""
+        path = self.home / "hanging"
+        while process.poll() is None:
+            if path.exists() and path.read_text():
+                return int(path.read_text())
+        raise AssertionError(process.communicate())
 
 
 @pytest.fixture

@@ -83,20 +83,16 @@ def test_the_llm_apis_checkpoint_is_prepared_in_every_version(quantization: str,
 
 def test_what_a_version_does_not_take_is_named() -> None:
     old = ("--checkpoint_dir", "/c", "--use_inflight_batching", "--paged_kv_cache", "enable")  # of 0.6
-    assert rejected_words("trtllm-build", "1.2.1", old) == [
-        "trtllm-build of TensorRT-LLM 1.2.1 has no --use_inflight_batching"
-    ]
+    (said,) = rejected_words("trtllm-build", "1.2.1", old)
+    assert said == "trtllm-build of TensorRT-LLM 1.2.1 has no --use_inflight_batching"
     assert rejected_words("trtllm-build", "1.1.0", ("--auto_parallel", "8")) == []
     assert rejected_words("trtllm-build", "1.2.0", ("--auto_parallel", "8")) != []
-    assert rejected_words("trtllm-build", "1.2.0", ("--gemm_plugin", "fp4")) == [
-        "--gemm_plugin of trtllm-build does not take 'fp4'"
-    ]
-    assert rejected_words("trtllm-build", "1.2.0", ("--max_seq_len",)) == [
-        "--max_seq_len of trtllm-build takes 1 words, not 0"
-    ]
-    assert rejected_words("trtllm-build", "1.3.0", ()) == [
-        "TensorRT-LLM 1.3.0 has no trtllm-build that this gateway knows"
-    ]
+    for version, words, why in (
+        ("1.2.0", ("--gemm_plugin", "fp4"), "--gemm_plugin of trtllm-build does not take 'fp4'"),
+        ("1.2.0", ("--max_seq_len",), "--max_seq_len of trtllm-build takes 1 words, not 0"),
+        ("1.3.0", (), "TensorRT-LLM 1.3.0 has no trtllm-build that this gateway knows"),
+    ):
+        assert rejected_words("trtllm-build", version, words) == [why]
 
 
 def test_each_table_names_its_source_and_what_was_read() -> None:

@@ -57,14 +57,6 @@ def test_the_tutorials_llama_in_awq_on_an_l4(models: Path) -> None:
         assert f"{line}\n" in result.output
 
 
-def test_gpt2_on_four_gpus(models: Path) -> None:
-    (found,) = plans(EXAMPLES / "gpt2-medium-tp4.yaml", "--gpu", "t4", "--model-dir", str(models / "GPT-2 medium"))
-    assert (found["gpus"], found["fits"]) == (4, True)
-    assert commands(found)[2].startswith("python3 /app/examples/models/core/gpt/convert_checkpoint.py")
-    assert "--tp_size 4" in commands(found)[2]
-    assert "--gpt_attention_plugin float16 --gemm_plugin float16" in commands(found)[4]
-
-
 def test_target_and_draft_are_weighed_together(models: Path) -> None:
     file, folder = EXAMPLES / "draft-target.yaml", str(models / "Llama 3 8B")
     both = ["--model-dir", f"target={folder}", "--model-dir", f"draft={folder}"]
@@ -99,13 +91,19 @@ def written(folder: Path, **changes: Any) -> Path:
     return file
 
 
-def for_llmapi(models: Path, folder: Path, **changes: Any) -> Path:
-    """A settings file with a model that the LLM API loads as it is."""
-    model = {"source": str(folder), "dtype": "auto"}
+def for_llmapi(models: Path, source: dict[str, Any] | str, name: str = "Llama 3 8B", **changes: Any) -> Path:
+    """A settings file with a model that the LLM API loads as it is; its quantisation, or all of its configuration."""
+    known = {**MODELS, **EXPERTS}[name]
+    (models / "source").mkdir(exist_ok=True)
+    text = source if isinstance(source, str) else json.dumps(known | {"quantization_config": source})
+    (models / "source" / "config.json").write_text(text)
+    model = {"source": str(models / "source"), "dtype": "auto"}
     return written(models, engine="llmapi", engine_dir=None, model=model, **changes)
 
 
-def test_an_engine_over_two_machines(models: Path) -> None:
+def test_ranks_have_a_gpu_each(models: Path) -> None:
+    (found,) = plans(EXAMPLES / "gpt2-medium-tp4.yaml", "--gpu", "t4", "--model-dir", str(models / "GPT-2 medium"))
+    assert (found["gpus"], found["fits"]) == (4, True)
     file = written(models, parallelism={"tp": 8, "pp": 2, "nodes": 2}, limits={"max_seq_len": 32768})
     (found,) = plans(file, "--gpu", "a100-40")
     assert (found["gpus"], found["fits"]) == (16, True)
@@ -160,33 +158,21 @@ def test_a_cache_that_holds_no_whole_sequence_wants_shorter_ones(models: Path) -
 @pytest.mark.parametrize(
     ("gpu", "model", "said"),
     [
-        ("a100-80", {"quantization": "fp8"}, "fp8 needs compute capability 8.9, and NVIDIA A100-SXM4-80GB has 8.0"),
-        ("h200", {"quantization": "nvfp4"}, "nvfp4 needs compute capability 10.0, and NVIDIA H200 has 9.0"),
-        ("t4", {"dtype": "bfloat16"}, "bfloat16 needs compute capability 8.0, and Tesla T4 has 7.5"),
-    ],
-)
-def test_a_type_that_the_gpu_has_no_kernels_for(models: Path, gpu: str, model: dict[str, str], said: str) -> None:
-    result = plan(written(models, model=model, parallelism={"tp": 8}, limits={"max_seq_len": 2048}), "--gpu", gpu)
-    assert result.exit_code == 1
-    assert f"It does not run: {said}." in result.output
-
-
-@pytest.mark.parametrize(
-    ("gpu", "stored", "said"),
-    [
+        ("a100-80", {"quantization": "fp8"}, "fp8 needs compute capability 8.9, and NVIDIA A100-SXM4-80GB has 8.0."),
+        ("h200", {"quantization": "nvfp4"}, "nvfp4 needs compute capability 10.0, and NVIDIA H200 has 9.0."),
+        ("t4", {"dtype": "bfloat16"}, "bfloat16 needs compute capability 8.0, and Tesla T4 has 7.5."),
         ("a100-80", {"quant_method": "fp8"}, "fp8 needs compute capability 8.9"),
         ("h100", {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4 needs compute capability 10.0"),
     ],
 )
-def test_a_source_in_a_type_that_the_gpu_has_no_kernels_for(
-    models: Path, gpu: str, stored: dict[str, str], said: str
-) -> None:
-    folder = models / "Llama 3 8B"
-    (folder / "config.json").write_text(json.dumps(MODELS["Llama 3 8B"] | {"quantization_config": stored}))
-    result = plan(for_llmapi(models, folder, limits={"max_seq_len": 2048}), "--gpu", gpu)
+def test_a_type_that_the_gpu_has_no_kernels_for(models: Path, gpu: str, model: dict[str, str], said: str) -> None:
+    file = written(models, model=model, parallelism={"tp": 8}, limits={"max_seq_len": 2048})
+    if "quant_method" in model:  # as the source is stored
+        file = for_llmapi(models, model, limits={"max_seq_len": 2048})
+        assert plan(file, "--gpu", "b200").exit_code == 0
+    result = plan(file, "--gpu", gpu)
     assert result.exit_code == 1
     assert f"It does not run: {said}" in result.output
-    assert plan(for_llmapi(models, folder, limits={"max_seq_len": 2048}), "--gpu", "b200").exit_code == 0
 
 
 def test_what_is_not_known_is_said_to_be(models: Path) -> None:
@@ -210,12 +196,9 @@ def test_an_architecture_that_no_converter_is_known_for(models: Path) -> None:
 
 def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
     """As its card and upstream's README say: 8 GPUs of 141 GB, and not 8 of 80."""
-    folder = models / "DeepSeek-V3"
-    folder.mkdir()
-    stored = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-    (folder / "config.json").write_text(json.dumps(EXPERTS["DeepSeek-V3"] | stored))
+    stored = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     limits = {"max_seq_len": 16384, "max_num_tokens": 8192}
-    file = for_llmapi(models, folder, parallelism={"tp": 8}, limits=limits)
+    file = for_llmapi(models, stored, "DeepSeek-V3", parallelism={"tp": 8}, limits=limits)
     result = plan(file, "--gpu", "h200")
     assert result.exit_code == 0, result.output
     assert "  on disk: source: 626.77 GiB\n  per GPU: weights: 78.35 GiB (as in the source)\n" in result.output
@@ -225,7 +208,7 @@ def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "change"),
+    ("said", "source"),
     [
         ("config.json has hidden_size 1000000", {"hidden_size": 10**400}),
         ("config.json has max_position_embeddings 1000000", {"max_position_embeddings": 10**400}),
@@ -234,24 +217,14 @@ def test_deepseek_v3_for_the_llm_api_fits_on_eight_h200(models: Path) -> None:
         ("config.json has vocab_size '32000', which is not a model size", {"vocab_size": "32000"}),
         ("config.json has 64 attention heads and a hidden size of 16", {"hidden_size": 16, "num_attention_heads": 64}),
         ("how the model is quantised is unknown: 'voodoo'", {"quantization_config": {"quant_method": "voodoo"}}),
+        *(("", text) for text in ("[" * 100_000, '{"model_type": "\\ud800\\u001b[31m"}', "[1]", "{" + "\x00")),
     ],
 )
-def test_sizes_that_no_model_has_are_named(models: Path, said: str, change: dict[str, Any]) -> None:
-    folder = models / "Llama 3 8B"
-    (folder / "config.json").write_text(json.dumps(MODELS["Llama 3 8B"] | change))
-    result = plan(for_llmapi(models, folder), "--gpu", "h100")
+def test_a_configuration_that_no_model_has_is_named(models: Path, said: str, source: dict[str, Any] | str) -> None:
+    text = source if isinstance(source, str) else json.dumps(MODELS["Llama 3 8B"] | source)
+    result = plan(for_llmapi(models, text), "--gpu", "h100")
     assert result.exit_code == 0, result.output
     assert f"memory: unknown ({said}" in result.output
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"model_type": "\\ud800\\u001b[31m"}', "[1]", "{" + "\x00"])
-def test_a_config_that_is_garbage_ends_in_words(models: Path, text: str) -> None:
-    folder = models / "garbage"
-    folder.mkdir()
-    (folder / "config.json").write_text(text)
-    result = plan(for_llmapi(models, folder), "--gpu", "h100")
-    assert result.exit_code == 0, result.output
-    assert "memory: unknown (" in result.output
     assert "\x1b" not in result.output
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway_ops.local_stack.triton_installation import find_tritonserver, prepare_backend_directory, stub_environment
 
-HERE = Path(__file__).parent
+STANDIN = f"{sys.executable} {Path(__file__).with_name('standin_ranks.py')}"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def gpus(programs: Callable[[str, str], Path]) -> Callable[[int], Path]:
 @pytest.fixture
 def mpirun(programs: Callable[[str, str], Path]) -> Path:
     """The stand-in for Open MPI's mpirun."""
-    return programs("mpirun", f'exec {sys.executable} {HERE / "standin_mpirun.py"} "$@"')
+    return programs("mpirun", f'exec {STANDIN} mpirun "$@"')
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ while [ ! -e "$NOTES/ended" ]; do sleep 0.05; done
 @pytest.fixture
 def notes(programs: Callable[[str, str], Path], tmp_path: Path) -> Path:
     """The programs of a cluster, on PATH; the folder where ranks leave notes."""
-    programs("srun", f'exec {sys.executable} {HERE / "standin_srun.py"} "$@"')
+    programs("srun", f'exec {STANDIN} srun "$@"')
     programs("tritonserver", TRITON)
     programs("trtllm-llmapi-launch", 'echo "by trtllm-llmapi-launch" >>"$NOTES/$SLURM_PROCID"\nexec "$@"')
-    programs("mpirun", f'echo "mpirun $*" >>"$NOTES/mpirun"\nexec {sys.executable} {HERE / "standin_mpirun.py"} "$@"')
+    programs("mpirun", f'echo "mpirun $*" >>"$NOTES/mpirun"\nexec {STANDIN} mpirun "$@"')
     (tmp_path / "notes").mkdir()
     return tmp_path / "notes"

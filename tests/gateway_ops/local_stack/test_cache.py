@@ -1,14 +1,17 @@
-"""The cache folder, and folders that are made whole or not at all."""
+"""The cache folder, and folders and volumes that are filled whole or not at all."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.cache import cache_dir, made_once
+from gateway_ops.local_stack.fill_folder import fill_folder
 from tests.bound_process import BoundProcess
 
 # Two of these run at once: each adds a line to a log when it really makes the folder.
@@ -31,15 +34,13 @@ print((made_once(base / "thing", "1", make) / "content").read_text())
 """
 
 
-def write(text: str) -> object:
-    def make(folder: Path) -> None:
-        (folder / "content").write_text(text)
-
-    return make
+def write(text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / "content").write_text(text)
 
 
-def must_not_be_called(_folder: Path) -> None:
-    raise AssertionError("made again")
+def fails(folder: Path) -> None:
+    (folder / "config.json").write_text("half")
+    raise OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize(
@@ -55,50 +56,28 @@ def test_where_the_cache_is(environ: dict[str, str], wanted: Path) -> None:
     assert cache_dir(environ) == wanted
 
 
-def test_a_whole_folder_is_used_again(tmp_path: Path) -> None:
+def test_a_whole_folder_is_used_again_and_another_recipe_makes_it_anew(tmp_path: Path) -> None:
     folder = made_once(tmp_path / "deep" / "thing", "1", write("first"))
+    assert made_once(folder, "1", fails) == folder
     assert (folder / "content").read_text() == "first"
-    assert made_once(folder, "1", must_not_be_called) == folder
-
-
-def test_another_recipe_makes_it_anew(tmp_path: Path) -> None:
-    folder = made_once(tmp_path / "thing", "1", write("first"))
     made_once(folder, "2", write("second"))
     assert (folder / "content").read_text() == "second"
 
 
-@pytest.mark.parametrize("damage", ["removed", "changed", "no manifest", "broken manifest"])
-def test_a_damaged_folder_is_made_anew(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(("file", "text"), [("content", None), ("content", "whale"), ("export.json", "{")])
+def test_a_damaged_folder_is_made_anew(tmp_path: Path, file: str, text: str | None) -> None:
     folder = made_once(tmp_path / "thing", "1", write("whole"))
-    if damage == "removed":
-        (folder / "content").unlink()
-    elif damage == "changed":
-        (folder / "content").write_text("whale")
-    elif damage == "no manifest":
-        (folder / "export.json").unlink()
-    else:
-        (folder / "export.json").write_text("{")
+    (folder / file).unlink() if text is None else (folder / file).write_text(text)
     made_once(folder, "1", write("whole again"))
     assert (folder / "content").read_text() == "whole again"
 
 
-def test_a_failure_leaves_nothing_and_the_next_try_works(tmp_path: Path) -> None:
-    def fails(folder: Path) -> None:
-        (folder / "content").write_text("half")
-        raise RuntimeError("disk on fire")
-
-    with pytest.raises(RuntimeError, match="disk on fire"):
+def test_a_failure_leaves_nothing_or_what_was_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"):
         made_once(tmp_path / "thing", "1", fails)
     assert [path.name for path in tmp_path.iterdir()] == [".thing.lock"]
-    assert made_once(tmp_path / "thing", "1", write("whole")).is_dir()
-
-
-def test_a_failure_keeps_the_folder_that_was_there(tmp_path: Path) -> None:
-    def fails(_folder: Path) -> None:
-        raise RuntimeError("no network")
-
     folder = made_once(tmp_path / "thing", "1", write("old"))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(OSError, match="No space left"):
         made_once(folder, "2", fails)
     assert (folder / "content").read_text() == "old"
 
@@ -125,3 +104,14 @@ def test_a_maker_that_was_killed_leaves_no_lock_and_no_rest(tmp_path: Path) -> N
         killed.kill()
     made_once(tmp_path / "thing", "1", write("whole"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".thing.lock", "log", "thing"]
+
+
+def test_a_volume_is_filled_once_and_a_users_model_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(LocalStackError, match="No space left"):
+        fill_folder(tmp_path, fails)
+    assert list(tmp_path.iterdir()) == []
+    assert fill_folder(tmp_path, lambda folder: (folder / "config.json").write_text("new")) is True
+    assert fill_folder(tmp_path, fails) is False
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["new"]
+    with pytest.raises(LocalStackError, match="absent"):
+        fill_folder(tmp_path / "absent", fails)

@@ -18,42 +18,18 @@ from gateway_ops.local_stack import LocalStackError
 from gateway_ops.local_stack.smollm2 import CHAT_TEMPLATE, SAMPLING, ensure_model_folder, read_weights
 
 TEXTS = [
-    "",
-    " ",
-    "   leading and trailing   ",
-    "The capital of France is Paris.",
-    "tabs\tand\nnew lines\r\nand\n\n\nmore",
-    "1234567890 3.14159 1e-30 0x1F 1,000,000",
-    "Ünïcödé naïve façade Straße ŒUVRE",
-    "日本語の文章です。漢字とかな。",
-    "中文文本，包含标点。",
-    "한국어 문장입니다.",
-    "مرحبا بالعالم",
-    "שלום עולם",
-    "नमस्ते दुनिया",
-    "Привет, мир! Ёлка",
-    "Γειά σου Κόσμε",
-    "ภาษาไทย",
-    "👍🏽👨‍👩‍👧‍👦🏳️‍🌈🇫🇷",
-    "mixed 🙂 text 漢 and ا",
-    "e\u0301 combining, \u00e9 composed",
-    "zero\u200bwidth\u200djoiner\ufeffbom",
-    "control \x00\x01\x1f\x7f characters",
-    "\U0001f600\U0010fffd\ue000 astral and private",
-    'def f(x):\n    return {"a": [1, 2], "b": x ** 2}  # comment\n',
-    "<html><body class='x'>&amp;</body></html>",
-    '{"name": "Bob", "age": 42, "tags": ["a", "b"]}',
-    "SELECT * FROM t WHERE a <> 'b' -- comment",
-    "C:\\path\\to\\file and /usr/bin/env",
-    "https://example.com/?q=a%20b&c=d#e",
-    "Don't can't I'm we've they'll",
-    "ALLCAPS camelCase snake_case kebab-case",
+    "   leading, trailing, \t tabs\r\nand\n\n\nlines   ",
+    "1234567890 3.14159 1e-30 0x1F 1,000,000 AND camelCase snake_case",
+    "Ünïcödé naïve façade Straße ŒUVRE, Привет, мир! Γειά σου Κόσμε",
+    "日本語の文章です。漢字とかな。中文文本，包含标点。한국어 문장입니다.",
+    "مرحبا بالعالم שלום עולם नमस्ते दुनिया ภาษาไทย",
+    "👍🏽👨‍👩‍👧‍👦🏳️‍🌈🇫🇷 mixed 🙂 text 漢 and ا",
+    "e\u0301 combining, \u00e9 composed, zero\u200bwidth\u200djoiner\ufeffbom",
+    "control \x00\x01\x1f\x7f characters, \U0001f600\U0010fffd\ue000 astral and private",
+    'def f(x):\n    return {"a": [1, 2], "b": x ** 2}  # <html>&amp;</html> C:\\path https://example.com/?q=a%20b#e\n',
+    "Don't can't I'm we've !?.,;:-_()[]{}<>@#$%^&*+=~`|/\\\"' ∑∫√∞≈ …——“quoted” «guillemets»",
     "a" * 500,
-    "!?.,;:-_()[]{}<>@#$%^&*+=~`|/\\\"'",
-    "line one\n  indented\n\tdeeper\n",
     "<|im_start|>user\nhello<|im_end|>\n<|endoftext|>",
-    "∑∫√∞≈≠≤≥ αβγ x² y₁",
-    "……——“quoted” ‘single’ «guillemets»",
 ]
 
 pytestmark = pytest.mark.smollm2
@@ -82,12 +58,8 @@ def test_text_comes_back_exactly(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(ids, skip_special_tokens=False) == text
 
 
-def test_digits_are_tokens_of_their_own(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode("2024").tokens == ["2", "0", "2", "4"]
-
-
-def test_nothing_is_put_before_or_after(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode("", add_special_tokens=True).ids == []
+def test_digits_are_tokens_of_their_own_and_nothing_is_put_before_or_after(tokenizer: Tokenizer) -> None:
+    assert tokenizer.encode("2024", add_special_tokens=True).tokens == ["2", "0", "2", "4"]
 
 
 def test_a_chat_prompt_has_the_ids_of_the_special_tokens(tokenizer: Tokenizer) -> None:
@@ -114,14 +86,6 @@ def test_the_folder_says_what_ends_an_answer(folder: Path, tokenizer: Tokenizer)
     names = json.loads((folder / "tokenizer_config.json").read_text())
     assert names["eos_token"] == "<|im_end|>"
     assert (folder / "chat_template.jinja").read_text() == CHAT_TEMPLATE
-
-
-def test_a_second_call_makes_nothing(folder: Path) -> None:
-    told: list[str] = []
-    before = (folder / "model.safetensors").stat().st_mtime_ns
-    assert ensure_model_folder(told.append) == folder
-    assert told == []
-    assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_another_wheel_is_refused(tmp_path: Path) -> None:

@@ -28,9 +28,8 @@ with RunFolder(9000).claim():
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_CACHE_DIR", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture
@@ -51,11 +50,14 @@ def state_of(pid: int) -> RunState:
     return RunState(Process.of(pid), True, "http://127.0.0.1:9000", "tiny", "127.0.0.1:1", "http://127.0.0.1:2")
 
 
-def test_what_is_written_is_read() -> None:
+def test_what_is_written_is_read_and_a_damaged_file_names_nothing() -> None:
     folder = RunFolder(9000)
     assert folder.read() is None
     folder.write(state_of(os.getpid()))
     assert folder.read() == state_of(os.getpid())
+    for text in ("", "[]", '{"supervisor": 1}', '{"pid": 1}'):
+        (folder.path / "state.json").write_text(text)
+        assert folder.read() is None
 
 
 def test_a_process_that_ended_is_not_alive(child: subprocess.Popen[str]) -> None:
@@ -78,14 +80,6 @@ def test_a_later_process_with_the_same_id_is_left_alone(child: subprocess.Popen[
     assert folder.read() is None
     assert folder.stop(5) is False
     assert child.poll() is None
-
-
-def test_a_damaged_state_file_names_nothing() -> None:
-    folder = RunFolder(9000)
-    folder.write(state_of(os.getpid()))
-    for text in ("", "[]", '{"supervisor": 1}', '{"pid": 1}'):
-        (folder.path / "state.json").write_text(text)
-        assert folder.read() is None
 
 
 def test_stopping_waits_for_the_end(child: subprocess.Popen[str]) -> None:

