@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 
 from tests.ports import free_port
 from tests.warm_gateways import ForkedGateway, WarmGateways
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEWAY_TRANSPORT=grpcio make test
@@ -23,6 +26,14 @@ TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEW
 
 def _text(file: str | None) -> str:
     return Path(file).read_text() if file and Path(file).is_file() else ""
+
+
+def strict_client(url: str, **more: Any) -> OpenAI:
+    """OpenAI's SDK for a gateway; it rejects what does not validate strictly, and does not try again."""
+    from openai import OpenAI  # noqa: PLC0415 - half a second, and most tests need none
+
+    options = {"api_key": "unused", "max_retries": 0, "timeout": 60, "_strict_response_validation": True, **more}
+    return OpenAI(base_url=f"{url}/v1", **options)
 
 
 class GatewayProcess:

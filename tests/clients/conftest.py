@@ -13,7 +13,7 @@ from openai import OpenAI
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 
 MODEL = "smollm2-135m-instruct"
 MAX_SEQ_LEN = 1024
@@ -70,18 +70,14 @@ def tiny_gateway(request: pytest.FixtureRequest, tiny_gateways: dict[str, Gatewa
 @pytest.fixture
 def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
     """The SDK, refusing whatever does not validate strictly."""
-    with OpenAI(
-        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
+    with strict_client(gateway.url) as sdk:
         yield sdk
 
 
 @pytest.fixture
 def tiny(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
     """The same at one of the tiny gateways."""
-    with OpenAI(
-        base_url=f"{tiny_gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
+    with strict_client(tiny_gateway.url) as sdk:
         yield sdk
 
 

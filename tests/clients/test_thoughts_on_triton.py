@@ -12,7 +12,7 @@ from openai import OpenAI
 from tokenizers import Tokenizer
 
 from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 
 MODEL = "thinker"
@@ -85,9 +85,7 @@ def thinker(
 
 @pytest.fixture(scope="module")
 def sdk(thinker: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{thinker.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as client:
+    with strict_client(thinker.url) as client:
         yield client
 
 

@@ -53,9 +53,7 @@ def gateways(folder: Path) -> Iterator[Gateways]:
             process.fork()
         # Each request has a connection of its own: a broken stream changes the next response on the same one.
         alone = httpx.Limits(max_keepalive_connections=0)
-        clients = [
-            stack.enter_context(httpx.Client(base_url=each.url, timeout=20, limits=alone)) for each in processes
-        ]
+        clients = [stack.enter_context(httpx.Client(base_url=each.url, timeout=20, limits=alone)) for each in processes]
         for process, client, away in zip(processes, clients, (["away"], []), strict=True):
             _wait(process, client, away)
         triton.asked()

@@ -13,6 +13,7 @@ from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
 from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
 from tests.sdks.test_openai_agents import BOTH, agent
+from tests.stack import strict_client
 
 if TYPE_CHECKING:
     import agents
@@ -29,9 +30,7 @@ PATH = "/v1/responses"
 
 @pytest.fixture
 def sdk(stack: Stack) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as client:
+    with strict_client(stack.url) as client:
         yield client
 
 
