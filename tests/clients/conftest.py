@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,12 @@ def gateway(
     request: pytest.FixtureRequest, triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """The gateway over SmolLM2 in the real Triton; the whole client suite runs by both paths."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path_factory.mktemp("gateway") / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=triton_smollm2.grpc_url,
-        GATEWAY_TOKENIZER=str(smollm2_dir),
-        GATEWAY_MAX_SEQ_LEN=str(MAX_SEQ_LEN),
+        MODEL,
+        triton_smollm2.grpc_url,
+        smollm2_dir,
+        MAX_SEQ_LEN,
         GATEWAY_PATH=request.param,
     ) as process:
         yield process
@@ -48,12 +47,12 @@ def tiny_gateways(
     with contextlib.ExitStack() as stack:
         yield {
             path: stack.enter_context(
-                GatewayProcess(
+                GatewayProcess.of_model(
                     tmp_path_factory.mktemp("tiny-gateway") / "log",
-                    GATEWAY_MODEL=TINY,
-                    GATEWAY_TRITON_URL=triton.grpc_url,
-                    GATEWAY_TOKENIZER=str(tiny_model_dir),
-                    GATEWAY_MAX_SEQ_LEN=str(TINY_MAX_SEQ_LEN),
+                    TINY,
+                    triton.grpc_url,
+                    tiny_model_dir,
+                    TINY_MAX_SEQ_LEN,
                     GATEWAY_PATH=path,
                 )
             )
@@ -92,7 +91,5 @@ def encoder_gateway(
         embedding_entry(ensure_embedding_folder(), triton_smollm2.grpc_url),
         {"name": MODEL, "triton": chat, "tokenizer": str(smollm2_dir), "max_seq_len": MAX_SEQ_LEN},
     ]
-    settings = folder / "gateway.yaml"
-    settings.write_text(json.dumps({"models": models}))  # which is YAML, too
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process

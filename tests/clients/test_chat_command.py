@@ -45,14 +45,14 @@ def talk(*arguments: str, **more: str) -> GatewayTerminal:
 @pytest.fixture(scope="module")
 def stack(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """The gateway before a model that thinks and calls, with a key."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path_factory.mktemp("chat") / "log",
-        GATEWAY_MODEL="thinker",
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        "thinker",
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        8192,
         GATEWAY_TEMPLATE=str(HERMES),
         GATEWAY_FAMILY="qwen3",
-        GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_API_KEYS=KEY,
     ) as process:
         yield process

@@ -63,12 +63,12 @@ def settings(scripted_triton: ScriptedServer, tmp_path: Path) -> Path:
 @pytest.fixture
 def failing(scripted_triton: ScriptedServer, tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway that has refused a client that said much."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path / "log",
-        GATEWAY_MODEL="scripted",
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
-        GATEWAY_MAX_SEQ_LEN="4096",
+        "scripted",
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        4096,
         GATEWAY_API_KEYS=",".join(SECRETS[:2]),
     ) as process:
         scripted_triton.play(turn("nothing matches", text="x"))  # so that the engine fails

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -43,9 +42,7 @@ def started(
             }
         ],
     }
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(settings))
-    with GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path), GATEWAY_WORKERS=str(workers)) as process:
+    with GatewayProcess(folder / f"{name}.log", settings, GATEWAY_WORKERS=str(workers)) as process:
         yield process
 
 

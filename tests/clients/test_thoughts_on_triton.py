@@ -47,13 +47,8 @@ def check(text: str) -> None:
 
 def serve(folder: Path, model_dir: Path, url: str) -> GatewayProcess:
     (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    return GatewayProcess(
-        folder / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=url,
-        GATEWAY_TOKENIZER=str(model_dir),
-        GATEWAY_TEMPLATE=str(folder / "template.jinja"),
-        GATEWAY_MAX_SEQ_LEN="2048",
+    return GatewayProcess.of_model(
+        folder / "log", MODEL, url, model_dir, 2048, GATEWAY_TEMPLATE=str(folder / "template.jinja")
     )
 
 

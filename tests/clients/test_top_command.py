@@ -174,12 +174,12 @@ def test_slim_metrics_and_a_missing_key_are_said(scripted_triton: ScriptedServer
 def test_triton_s_own_queue_is_shown_where_the_gateway_tells_it(
     triton: Any, tiny_model_dir: Path, tmp_path: Path
 ) -> None:
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="2048",
+        "tiny",
+        triton.grpc_url,
+        tiny_model_dir,
+        2048,
         GATEWAY_TRITON_METRICS_URL=f"{triton.metrics_url}",
     ) as process:
         (found,) = json.loads(top(process.url, "--json").stdout)["tritons"]

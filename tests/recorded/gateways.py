@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -74,9 +73,7 @@ def _wait(process: GatewayProcess, client: httpx.Client, away: list[str]) -> Non
 
 
 def _process(folder: Path, name: str, settings: dict[str, Any]) -> GatewayProcess:
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(settings))  # which is YAML, too
-    return GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path))
+    return GatewayProcess(folder / f"{name}.log", settings)
 
 
 def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any]:

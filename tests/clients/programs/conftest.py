@@ -90,8 +90,7 @@ def agent_gateway(
 ) -> Iterator[GatewayProcess]:
     """A gateway with room for every program, and a second model without; not started where there are none."""
     folder = tmp_path_factory.mktemp("agent-gateway")
-    file = _written(folder / "gateway.yaml", served())
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
+    with GatewayProcess(folder / "log", served()) as gateway:
         yield gateway
 
 
@@ -101,8 +100,8 @@ def sealing_gateway(
 ) -> Iterator[GatewayProcess]:
     """A gateway whose operator has given a key, by which reasoning is sealed for its clients."""
     folder = tmp_path_factory.mktemp("sealing-gateway")
-    file = _written(folder / "gateway.yaml", served() | {"state": {"keys": [Fernet.generate_key().decode()]}})
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
+    state = {"state": {"keys": [Fernet.generate_key().decode()]}}
+    with GatewayProcess(folder / "log", served() | state) as gateway:
         yield gateway
 
 
