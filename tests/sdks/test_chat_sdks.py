@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.sdks.conftest import MODEL, QUESTION, SAID, Stack, degrees_in
-from tests.sdks.test_langchain_sdk import WAYS
+from tests.sdks.conftest import MODEL, QUESTION, SAID, WAYS, Stack, degrees_in
 from tests.stack import strict_client
 
 PATH = "/v1/chat/completions"
