@@ -60,14 +60,13 @@ async def test_a_loop_of_tools(stack: Stack, config: agents.RunConfig, streamed:
 @WAYS
 async def test_an_output_of_a_type(stack: Stack, config: agents.RunConfig, streamed: bool) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
+    result: Any
     if streamed:
-        run = agents.Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
-        async for _ in run.stream_events():
-            pass
-        assert run.final_output == Place(city="Rome")
+        result = agents.Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
+        assert [event async for event in result.stream_events()]
     else:
         result = await agents.Runner.run(agent(output_type=Place), "Where?", run_config=config)
-        assert result.final_output == Place(city="Rome")
+    assert result.final_output == Place(city="Rome")
     stack.check_schema(PATH)
 
 
