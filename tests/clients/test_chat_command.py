@@ -19,18 +19,13 @@ from gateway_ops.chat.streamed_answer import StreamedReply
 from tests.raw_server import raw_server, read_request
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
-from tests.terminal import GatewayTerminal
+from tests.terminal import GatewayTerminal, environ
 from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>'
 HERMES = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
-
-
-def environ(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "NO_COLOR"))}
-    return {**kept, "TERM": "xterm-256color", **more}
 
 
 def chat(*arguments: str, stdin: str | bytes | None = None, **more: str) -> subprocess.CompletedProcess[str]:
