@@ -52,7 +52,7 @@ class GatewayProcess:
 
     serving: ClassVar[set[GatewayProcess]] = set()
 
-    def __init__(self, log: Path, settings: Mapping[str, Any] | None = None, **env: str) -> None:
+    def __init__(self, log: Path, settings: Mapping[str, Any] | None = None, /, **env: str) -> None:
         if settings is not None:
             file = log.with_suffix(".yaml")
             file.write_text(json.dumps(settings), encoding="utf-8")  # which is YAML, too
