@@ -74,6 +74,16 @@ def test_a_marker_in_another_is_refused() -> None:
 
 
 @FIXED
+@given(TEXTS, st.lists(WORDS, min_size=1, max_size=3), st.lists(st.integers(0, 60), max_size=4))
+def test_a_choice_is_read_or_left(text: str, words: list[str], cuts: list[int]) -> None:
+    words = [word for word in set(words) if not any(other in word for other in set(words) - {word})]
+    source = TextSource()
+    found = drive(source, source.choice(*words), cut_at(text, cuts))
+    assert found == next((word for word in words if text.startswith(word)), None)
+    assert rest(source) == text[len(found or "") :]
+
+
+@FIXED
 @given(TEXTS, st.integers(0, 8), st.lists(st.integers(0, 60), max_size=4))
 def test_a_run_has_only_the_wanted_characters_and_is_no_longer_than_wanted(
     text: str, limit: int, cuts: list[int]
