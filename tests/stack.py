@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,13 +10,17 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 
 from tests.ports import free_port
 from tests.warm_gateways import ForkedGateway, WarmGateways
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 GATEWAY = Path(sys.executable).with_name("gateway")
 TRANSPORT = "GATEWAY_TRANSPORT"  # how tests that do not say reach Triton: GATEWAY_TRANSPORT=grpcio make test
@@ -25,8 +30,21 @@ def _text(file: str | None) -> str:
     return Path(file).read_text() if file and Path(file).is_file() else ""
 
 
+def strict_client(url: str, **more: Any) -> OpenAI:
+    """OpenAI's SDK for a gateway; it rejects what does not validate strictly, and does not try again."""
+    from openai import OpenAI  # noqa: PLC0415 - half a second, and most tests need none
+
+    options = {"api_key": "unused", "max_retries": 0, "timeout": 60, "_strict_response_validation": True, **more}
+    return OpenAI(base_url=f"{url}/v1", **options)
+
+
 class GatewayProcess:
-    """``gateway serve`` with the given settings in its environment; a context manager.
+    """``gateway serve`` with the given settings in its environment, or in a file; a context manager.
+
+    Args:
+        log: its log file; a file of settings stands beside it.
+        settings: what is in the file of settings; None is none.
+        env: settings by environment variables.
 
     Attributes:
         serving: those that run and were ready at their start.
@@ -34,7 +52,11 @@ class GatewayProcess:
 
     serving: ClassVar[set[GatewayProcess]] = set()
 
-    def __init__(self, log: Path, **env: str) -> None:
+    def __init__(self, log: Path, settings: Mapping[str, Any] | None = None, /, **env: str) -> None:
+        if settings is not None:
+            file = log.with_suffix(".yaml")
+            file.write_text(json.dumps(settings), encoding="utf-8")  # which is YAML, too
+            env["GATEWAY_CONFIG"] = str(file)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
@@ -53,6 +75,12 @@ class GatewayProcess:
         asked = f"http://127.0.0.1:{env.get('GATEWAY_INTERNAL_PORT', self.port)}"
         self._client = httpx.Client(base_url=asked, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
         self._process: subprocess.Popen[bytes] | ForkedGateway | None = None
+
+    @classmethod
+    def of_model(cls, log: Path, name: str, url: str, tokenizer: Path, length: int, **env: str) -> GatewayProcess:
+        """One that serves one model, of a Triton at ``url`` and with a context of ``length`` tokens."""
+        own = {"GATEWAY_MODEL": name, "GATEWAY_TRITON_URL": url, "GATEWAY_TOKENIZER": str(tokenizer)}
+        return cls(log, **own, GATEWAY_MAX_SEQ_LEN=str(length), **env)
 
     def __enter__(self) -> GatewayProcess:
         self.start()

@@ -24,6 +24,13 @@ _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\r")
 _SECONDS = 60.0
 
 
+def environ(**more: str) -> dict[str, str]:
+    """Variables of an operator who has set up nothing, on a terminal with colours; and those of a test."""
+    ours = ("GATEWAY_", "NO_COLOR", "COLUMNS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "TERM": "xterm-256color", **more}
+
+
 class Terminal:
     """The command and its terminal; a context manager.
 

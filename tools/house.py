@@ -17,7 +17,7 @@ from tools.path_thresholds import Threshold, ThresholdSearch
 from tools.source_modules import SourceModule, read_modules
 
 ROOT = Path(__file__).parents[1]
-# Citations of the wire contract in a form that tests/docs/test_wire_contract.py does not follow to its section.
+# Citations of the wire contract in a form that tests/docs/test_named_code.py does not follow to its section.
 _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Upper bounds, which tests/docs/test_house.py holds. A change that adds a capability raises its number in a commit of
 # its own, which says why; one that removes code lowers it to what is then counted.

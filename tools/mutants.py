@@ -37,7 +37,7 @@ _TABLE: Final[dict[str, tuple[str, str]]] = {
     ),
     "conversation": (
         "gateway/text/prompt/conversation.py gateway/text/prompt/history.py",
-        "tests/prompt/test_history.py tests/prompt/test_chat_template.py tests/openai/test_chat_history.py",
+        "tests/prompt/test_probing.py tests/prompt/test_chat_template.py tests/openai/test_chat_history.py",
     ),
     "capabilities": (
         "gateway/serving/capabilities.py gateway/api/openai/parameters/check.py gateway/api/openai/parameters/table.py",

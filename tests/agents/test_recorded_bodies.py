@@ -87,49 +87,9 @@ def of_message(message: message_types.Message) -> list[dict[str, Any]]:
     return [block.model_dump(exclude={"id", "signature"}) for block in message.content]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in {COUNTED, CONTINUES}])
-def test_it_is_answered(started: Started, name: str) -> None:
-    engine, gateway = started
-    sent = body(name)
-    engine.say(said(sent), [1, 5])
-    path = "/v1/messages?beta=true" if is_anthropic(name) else "/v1/responses"
-    texts = []
-    for stream in (False, True):
-        answer = engine.loop.run_until_complete(
-            gateway.client.post(path, json={**sent, "model": MODEL, "stream": stream})
-        )
-        assert answer.status_code == 200, answer.text
-        named = {each for each in answer.headers.get("x-ignored-parameters", "").split(", ") if each}
-        assert named == NAMED.get(name, OF_A_PROGRAM.get(name.partition("-")[0], set()))
-        texts.append(answer.text)
-    if is_anthropic(name):
-        message, streamed = checked_message(json.loads(texts[0])), message_of(texts[1])
-        assert of_message(message) == of_message(streamed)
-        assert message.usage == streamed.usage
-        assert [call.name for call in message.calls] == [each[0] for each in callables(sent.get("tools", []))]
-        assert message.stop_reason == ("tool_use" if sent.get("tools") else "end_turn")
-        return
-    response, ended = json.loads(texts[0]), last_of(texts[1]).to_dict()
-    checked(response)
-    items = [of_response(item) for item in response["output"]]
-    assert items == [of_response(item) for item in ended["output"]]
-    assert response["usage"] == ended["usage"]
-    expected = [] if "format" in sent.get("text", {}) else [each[:2] for each in callables(sent.get("tools", []))]
-    assert [(name, space) for kind, _, name, space, _ in items if kind.endswith("_call")] == expected
-    assert response["tools"] == sent.get("tools", [])
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in {COUNTED, CONTINUES}])
-def test_the_model_sees_all_of_it(started: Started, name: str) -> None:
-    """Texts, calls, results, and every tool that it can call."""
-    engine, gateway = started
-    sent = body(name)
-    engine.say(said(sent), [64])
-    path = "/v1/messages" if is_anthropic(name) else "/v1/responses"
-    answer = engine.loop.run_until_complete(gateway.client.post(path, json={**sent, "model": MODEL, "stream": False}))
-    assert answer.status_code == 200, answer.text
-    prompt = gateway.engine.requests[-1].prompt.text
-    entries = sent["messages"] if is_anthropic(name) else sent["input"]
+def check_shown(sent: dict[str, Any], prompt: str) -> None:
+    """The model sees texts, calls, results, and every tool that it can call."""
+    entries = sent.get("messages") or sent["input"]
     if isinstance(entries, str):
         entries = [{"role": "user", "content": entries}]
     for entry in entries:
@@ -145,6 +105,39 @@ def test_the_model_sees_all_of_it(started: Started, name: str) -> None:
                 assert f"<result {part.get('call_id') or part['tool_use_id']} " in prompt
     for *_, shown, _ in callables(sent.get("tools", [])):
         assert f'"name": "{shown}"' in prompt
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in {COUNTED, CONTINUES}])
+def test_it_is_answered(started: Started, name: str) -> None:
+    engine, gateway = started
+    sent = body(name)
+    engine.say(said(sent), [1, 5])
+    path = "/v1/messages?beta=true" if is_anthropic(name) else "/v1/responses"
+    texts = []
+    for stream in (False, True):
+        answer = engine.loop.run_until_complete(
+            gateway.client.post(path, json={**sent, "model": MODEL, "stream": stream})
+        )
+        assert answer.status_code == 200, answer.text
+        named = {each for each in answer.headers.get("x-ignored-parameters", "").split(", ") if each}
+        assert named == NAMED.get(name, OF_A_PROGRAM.get(name.partition("-")[0], set()))
+        texts.append(answer.text)
+        check_shown(sent, gateway.engine.requests[-1].prompt.text)
+    if is_anthropic(name):
+        message, streamed = checked_message(json.loads(texts[0])), message_of(texts[1])
+        assert of_message(message) == of_message(streamed)
+        assert message.usage == streamed.usage
+        assert [call.name for call in message.calls] == [each[0] for each in callables(sent.get("tools", []))]
+        assert message.stop_reason == ("tool_use" if sent.get("tools") else "end_turn")
+        return
+    response, ended = json.loads(texts[0]), last_of(texts[1]).to_dict()
+    checked(response)
+    items = [of_response(item) for item in response["output"]]
+    assert items == [of_response(item) for item in ended["output"]]
+    assert response["usage"] == ended["usage"]
+    expected = [] if "format" in sent.get("text", {}) else [each[:2] for each in callables(sent.get("tools", []))]
+    assert [(name, space) for kind, _, name, space, _ in items if kind.endswith("_call")] == expected
+    assert response["tools"] == sent.get("tools", [])
 
 
 def test_tokens_are_counted(started: Started) -> None:

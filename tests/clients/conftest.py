@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from openai import OpenAI
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 
 MODEL = "smollm2-135m-instruct"
 MAX_SEQ_LEN = 1024
@@ -29,12 +28,12 @@ def gateway(
     request: pytest.FixtureRequest, triton_smollm2: Any, smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     """The gateway over SmolLM2 in the real Triton; the whole client suite runs by both paths."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path_factory.mktemp("gateway") / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=triton_smollm2.grpc_url,
-        GATEWAY_TOKENIZER=str(smollm2_dir),
-        GATEWAY_MAX_SEQ_LEN=str(MAX_SEQ_LEN),
+        MODEL,
+        triton_smollm2.grpc_url,
+        smollm2_dir,
+        MAX_SEQ_LEN,
         GATEWAY_PATH=request.param,
     ) as process:
         yield process
@@ -48,12 +47,12 @@ def tiny_gateways(
     with contextlib.ExitStack() as stack:
         yield {
             path: stack.enter_context(
-                GatewayProcess(
+                GatewayProcess.of_model(
                     tmp_path_factory.mktemp("tiny-gateway") / "log",
-                    GATEWAY_MODEL=TINY,
-                    GATEWAY_TRITON_URL=triton.grpc_url,
-                    GATEWAY_TOKENIZER=str(tiny_model_dir),
-                    GATEWAY_MAX_SEQ_LEN=str(TINY_MAX_SEQ_LEN),
+                    TINY,
+                    triton.grpc_url,
+                    tiny_model_dir,
+                    TINY_MAX_SEQ_LEN,
                     GATEWAY_PATH=path,
                 )
             )
@@ -70,18 +69,14 @@ def tiny_gateway(request: pytest.FixtureRequest, tiny_gateways: dict[str, Gatewa
 @pytest.fixture
 def client(gateway: GatewayProcess) -> Iterator[OpenAI]:
     """The SDK, refusing whatever does not validate strictly."""
-    with OpenAI(
-        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
+    with strict_client(gateway.url) as sdk:
         yield sdk
 
 
 @pytest.fixture
 def tiny(tiny_gateway: GatewayProcess) -> Iterator[OpenAI]:
     """The same at one of the tiny gateways."""
-    with OpenAI(
-        base_url=f"{tiny_gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
+    with strict_client(tiny_gateway.url) as sdk:
         yield sdk
 
 
@@ -96,7 +91,5 @@ def encoder_gateway(
         embedding_entry(ensure_embedding_folder(), triton_smollm2.grpc_url),
         {"name": MODEL, "triton": chat, "tokenizer": str(smollm2_dir), "max_seq_len": MAX_SEQ_LEN},
     ]
-    settings = folder / "gateway.yaml"
-    settings.write_text(json.dumps({"models": models}))  # which is YAML, too
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process

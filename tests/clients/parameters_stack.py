@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.stack import GatewayProcess
@@ -25,7 +24,7 @@ TEMPLATE = """\
 """
 
 
-def write_config(folder: Path, triton: TritonServer, tokenizer: Path) -> Path:
+def serve(folder: Path, triton: TritonServer, tokenizer: Path) -> Iterator[GatewayProcess]:
     """``tiny`` speaks token ids, ``tiny-text`` text, ``tiny-open`` allows what is off by default."""
     (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
     model: dict[str, Any] = {
@@ -46,14 +45,7 @@ def write_config(folder: Path, triton: TritonServer, tokenizer: Path) -> Path:
         {"name": TEXT, **model, "path": "ensemble"},
         {"name": OPEN, **model, **opened},
     ]
-    path = folder / "gateway.yaml"
-    path.write_text(yaml.safe_dump({"models": models}), encoding="utf-8")
-    return path
-
-
-def serve(folder: Path, triton: TritonServer, tokenizer: Path) -> Iterator[GatewayProcess]:
-    """The gateway, while it runs."""
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(write_config(folder, triton, tokenizer))) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process
 
 

@@ -31,18 +31,6 @@ def gateway(tiny_gateways: dict[str, GatewayProcess]) -> GatewayProcess:
     return tiny_gateways["tokens"]
 
 
-@pytest.mark.parametrize(
-    "request_", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"]
-)
-def test_what_is_no_http_is_refused_in_openais_shape(gateway: GatewayProcess, request_: bytes) -> None:
-    status, headers, body = exchange(gateway, request_)
-    assert status == "HTTP/1.1 400 Bad Request"
-    assert headers["content-type"] == "application/json"
-    assert len(body) == int(headers["content-length"])
-    error = json.loads(body)["error"]
-    assert (error["type"], error["message"]) == ("invalid_request_error", "The request is not valid HTTP/1.1.")
-
-
 def test_a_head_is_bounded(gateway: GatewayProcess) -> None:
     request = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-long: %s\r\n\r\n"
     assert exchange(gateway, request % (b"a" * 60_000))[0] == "HTTP/1.1 200 OK"

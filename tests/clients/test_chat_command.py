@@ -19,18 +19,13 @@ from gateway_ops.chat.streamed_answer import StreamedReply
 from tests.raw_server import raw_server, read_request
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GATEWAY, GatewayProcess
-from tests.terminal import GatewayTerminal
+from tests.terminal import GatewayTerminal, environ
 from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>'
 HERMES = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
-
-
-def environ(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "NO_COLOR"))}
-    return {**kept, "TERM": "xterm-256color", **more}
 
 
 def chat(*arguments: str, stdin: str | bytes | None = None, **more: str) -> subprocess.CompletedProcess[str]:
@@ -45,14 +40,14 @@ def talk(*arguments: str, **more: str) -> GatewayTerminal:
 @pytest.fixture(scope="module")
 def stack(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """The gateway before a model that thinks and calls, with a key."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path_factory.mktemp("chat") / "log",
-        GATEWAY_MODEL="thinker",
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        "thinker",
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        8192,
         GATEWAY_TEMPLATE=str(HERMES),
         GATEWAY_FAMILY="qwen3",
-        GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_API_KEYS=KEY,
     ) as process:
         yield process

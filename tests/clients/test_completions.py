@@ -17,11 +17,6 @@ PROMPTS = ["the sky is", "Grüße 你好 🙂", "a b c d e f"]
 MARGIN = 1e-4  # between a token's log-prob when it is generated and when it is read: sums in another order
 
 
-@pytest.fixture
-def by_path(tiny_gateways: dict[str, GatewayProcess]) -> dict[str, GatewayProcess]:
-    return tiny_gateways
-
-
 def post(process: GatewayProcess, path: str, **body: Any) -> Any:
     answer = httpx.post(process.url + path, json={"model": MODEL, **body}, timeout=60)
     assert answer.status_code == 200, answer.text
@@ -46,10 +41,10 @@ def test_choices_are_requests_with_the_next_seeds_and_best_of_takes_the_likelies
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_log_likelihoods_as_evaluation_harnesses_take_them(
-    by_path: dict[str, GatewayProcess], temperature: float
+    tiny_gateways: dict[str, GatewayProcess], temperature: float
 ) -> None:
     """Contexts with continuations as token ids, in one batch: sums over the continuation, and whether it is greedy."""
-    tiny = by_path["tokens"]
+    tiny = tiny_gateways["tokens"]
     contexts = [post(tiny, "/tokenize", prompt=prompt)["tokens"] for prompt in PROMPTS]
     made = post(
         tiny, "/v1/completions", prompt=contexts, max_tokens=6, temperature=temperature, seed=11, logprobs=1,
@@ -77,11 +72,14 @@ def test_log_likelihoods_as_evaluation_harnesses_take_them(
         assert echoed["text"].startswith(alone["text"])
 
 
-def test_log_likelihoods_through_the_ensemble(by_path: dict[str, GatewayProcess]) -> None:
-    ids = [post(by_path["tokens"], "/tokenize", prompt=prompt)["tokens"] for prompt in PROMPTS]
+def test_log_likelihoods_through_the_ensemble(tiny_gateways: dict[str, GatewayProcess]) -> None:
+    ids = [post(tiny_gateways["tokens"], "/tokenize", prompt=prompt)["tokens"] for prompt in PROMPTS]
     asked = {"temperature": 0, "logprobs": 2, "echo": True, "max_tokens": 1}
     lists = [
-        [choice["logprobs"] for choice in post(by_path[path], "/v1/completions", prompt=prompt, **asked)["choices"]]
+        [
+            choice["logprobs"]
+            for choice in post(tiny_gateways[path], "/v1/completions", prompt=prompt, **asked)["choices"]
+        ]
         for path, prompt in (("tokens", ids), ("ensemble", ids), ("ensemble", PROMPTS))
     ]
     for direct, *others in zip(*lists, strict=True):
@@ -90,8 +88,8 @@ def test_log_likelihoods_through_the_ensemble(by_path: dict[str, GatewayProcess]
             assert other["text_offset"] == direct["text_offset"]
             assert other["token_logprobs"][1:] == pytest.approx(direct["token_logprobs"][1:], abs=MARGIN)
     # Ids that are not what their text is split into cannot travel as text.
-    letters = [post(by_path["tokens"], "/tokenize", prompt=letter)["tokens"][0] for letter in "he"]
-    rejected = httpx.post(f"{by_path['ensemble'].url}/v1/completions", json={"model": MODEL, "prompt": letters})
+    letters = [post(tiny_gateways["tokens"], "/tokenize", prompt=letter)["tokens"][0] for letter in "he"]
+    rejected = httpx.post(f"{tiny_gateways['ensemble'].url}/v1/completions", json={"model": MODEL, "prompt": letters})
     assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "prompt")
 
 

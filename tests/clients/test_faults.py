@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import socket
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from gateway_ops.local_stack.tritonserver import TritonServer
 from tests.clients.conftest import PATHS
 from tests.clients.conftest import TINY as MODEL
+from tests.integration.kserve import metric
 from tests.stack import GatewayProcess
 from tests.waiting import wait_until
 
@@ -26,23 +25,6 @@ LONG: dict[str, Any] = {
     "max_tokens": 1800,
     "stream": True,
 }
-
-
-def engine_metric(triton: Any, family: str, kind: str) -> float:
-    """One gauge of the engine, from Triton's own metrics endpoint."""
-    text = httpx.get(triton.metrics_url).text
-    found = re.search(rf'^{family}{{[^}}]*"{kind}"[^}}]*}} ([0-9.e+]+)$', text, re.MULTILINE)
-    assert found, f"{family} {kind} not in\n{text[:2000]}"
-    return float(found[1])
-
-
-def wait_until_idle(triton: Any) -> None:
-    wait_until(lambda: not engine_metric(triton, "nv_trt_llm_request_metrics", "active"))
-
-
-@pytest.fixture
-def gateway(tiny_gateway: GatewayProcess) -> GatewayProcess:
-    return tiny_gateway
 
 
 async def leave_early(client: httpx.AsyncClient, url: str) -> None:
@@ -63,18 +45,18 @@ async def test_a_hundred_clients_that_leave_early_leave_nothing_behind(
 ) -> None:
     limits = httpx.Limits(max_keepalive_connections=0)
     for path in PATHS:
-        before = engine_metric(own_triton, "nv_trt_llm_general_metrics", "iteration_counter")
+        before = metric(own_triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter")
         settings = {"GATEWAY_TRITON_URL": own_triton.grpc_url, "MODEL_DIR": str(tiny_model_dir), "GATEWAY_PATH": path}
         with GatewayProcess(tmp_path / path, GATEWAY_MODEL=MODEL, **settings) as gateway:
             async with httpx.AsyncClient(timeout=60, limits=limits) as client:
                 for _ in range(10):
                     await asyncio.gather(*(leave_early(client, gateway.url) for _ in range(5)))
-            wait_until_idle(own_triton)
-            steps = engine_metric(own_triton, "nv_trt_llm_general_metrics", "iteration_counter") - before
+            wait_until(lambda: not metric(own_triton.metrics_url, "nv_trt_llm_request_metrics", "active"))
+            steps = metric(own_triton.metrics_url, "nv_trt_llm_general_metrics", "iteration_counter") - before
             # Run to their ends, five at a time, they would take at least 10 x 1800 steps.
             assert steps < 6_000
-            assert engine_metric(own_triton, "nv_trt_llm_request_metrics", "waiting") == 0
-            assert engine_metric(own_triton, "nv_trt_llm_kv_cache_block_metrics", "used") == 0
+            assert metric(own_triton.metrics_url, "nv_trt_llm_request_metrics", "waiting") == 0
+            assert metric(own_triton.metrics_url, "nv_trt_llm_kv_cache_block_metrics", "used") == 0
             assert gateway.metric("gateway_requests_in_flight") == 0
             assert gateway.metric("gateway_requests_cancelled_total") == 50
             assert gateway.post(LONG | {"stream": False, "max_tokens": 4}).status_code == 200

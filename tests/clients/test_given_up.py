@@ -22,13 +22,13 @@ def client(
 ) -> Iterator[OpenAI]:
     folder = tmp_path_factory.mktemp("given-up")
     (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         folder / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        MODEL,
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        8192,
         GATEWAY_TEMPLATE=str(folder / "template.jinja"),
-        GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_PATH=request.param[0],
         GATEWAY_TRANSPORT=request.param[1],
         GATEWAY_BETWEEN_TOKENS_TIMEOUT_S="0.8",

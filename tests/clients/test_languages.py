@@ -101,13 +101,13 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def scripted(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("scripted")
     (folder / "template.jinja").write_text("{{ messages[0].content }}", encoding="utf-8")
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         folder / "log",
-        GATEWAY_MODEL="scripted",
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        "scripted",
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        2048,
         GATEWAY_TEMPLATE=str(folder / "template.jinja"),
-        GATEWAY_MAX_SEQ_LEN="2048",
         GATEWAY_API_KEYS="its-key",
         GATEWAY_BETWEEN_TOKENS_TIMEOUT_S=str(BETWEEN_TOKENS_S),
     ) as process:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from typing import Any
 
@@ -12,13 +11,12 @@ import pytest
 from tests.gateway_ops.conformance.honest_server import KEY, MODEL, HonestServer, Lie, Reply
 from tests.ports import free_port
 from tests.stack import GatewayProcess
-from tests.terminal import GatewayTerminal
+from tests.terminal import GatewayTerminal, environ
 from tests.warm_gateways import WarmGateways
 
 
 def models(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    return WarmGateways.of_this_process().run(["models", *arguments], environ)
+    return WarmGateways.of_this_process().run(["models", *arguments], environ())
 
 
 @pytest.mark.parametrize("tiny_gateway", ["tokens"], indirect=True)
@@ -31,7 +29,7 @@ def test_this_gateway_says_what_its_models_can(tiny_gateway: GatewayProcess) -> 
     assert "json_schema" in found["guides"]
     (told,) = json.loads(models(tiny_gateway.url, "--json").stdout)["models"]
     assert (told["id"], told["ready"], told["context"], told["streams"]) == ("tiny", True, 2048, "pieces")
-    with GatewayTerminal(["models", tiny_gateway.url], os.environ) as terminal:
+    with GatewayTerminal(["models", tiny_gateway.url], environ()) as terminal:
         terminal.expect("tiny")
         assert terminal.end() == 0
 
@@ -49,7 +47,7 @@ def _not_ready(body: dict[str, Any], reply: Reply) -> None:
 def test_a_narrow_terminal_gets_whole_reasons() -> None:
     with HonestServer(Lie(after=_not_ready, path="/v1/models")) as server:
         command = ["models", server.url, "--api-key", KEY]
-        with GatewayTerminal(command, os.environ, columns=60) as terminal:
+        with GatewayTerminal(command, environ(), columns=60) as terminal:
             assert terminal.end() == 0
     head, *lines = terminal.plain.splitlines()
     assert head.split() == ["model", "state", "context", "path"]

@@ -58,10 +58,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 @contextmanager
 def before(url: str, model: Path, folder: Path, **more: str) -> Iterator[GatewayProcess]:
     folder.mkdir()
-    with GatewayProcess(
-        folder / "log", GATEWAY_MODEL="tiny", GATEWAY_TRITON_URL=url, GATEWAY_TOKENIZER=str(model),
-        GATEWAY_MAX_SEQ_LEN="512", **more,
-    ) as process:  # fmt: skip
+    with GatewayProcess.of_model(folder / "log", "tiny", url, model, 512, **more) as process:  # fmt: skip
         yield process
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
-from tests.terminal import GatewayTerminal
+from tests.terminal import GatewayTerminal, environ
 from tests.warm_gateways import WarmGateways
 
 SECRETS = (
@@ -42,13 +41,10 @@ models:
 """
 
 
-def environ() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
-    return {**kept, "GATEWAY_API_KEY": SECRETS[0], "TERM": "xterm"}
-
-
 def report(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return WarmGateways.of_this_process().run(["report", *arguments], environ(), folder=folder)
+    return WarmGateways.of_this_process().run(
+        ["report", *arguments], environ(GATEWAY_API_KEY=SECRETS[0]), folder=folder
+    )
 
 
 @pytest.fixture
@@ -63,12 +59,12 @@ def settings(scripted_triton: ScriptedServer, tmp_path: Path) -> Path:
 @pytest.fixture
 def failing(scripted_triton: ScriptedServer, tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway that has refused a client that said much."""
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path / "log",
-        GATEWAY_MODEL="scripted",
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
-        GATEWAY_MAX_SEQ_LEN="4096",
+        "scripted",
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        4096,
         GATEWAY_API_KEYS=",".join(SECRETS[:2]),
     ) as process:
         scripted_triton.play(turn("nothing matches", text="x"))  # so that the engine fails
@@ -110,7 +106,9 @@ def test_it_is_shown_before_it_is_written(settings: Path, tmp_path: Path) -> Non
     assert '"versions"' in done.stdout
     assert not written.exists()
     for answer, wanted in (("n", False), ("y", True)):
-        with GatewayTerminal(["report", str(settings), "-o", str(written)], environ()) as terminal:
+        with GatewayTerminal(
+            ["report", str(settings), "-o", str(written)], environ(GATEWAY_API_KEY=SECRETS[0])
+        ) as terminal:
             terminal.expect('"settings"')
             terminal.expect("Write it? ")
             assert not written.exists()

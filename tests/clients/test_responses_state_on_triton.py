@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -16,7 +15,7 @@ from openai import BadRequestError, OpenAI
 from openai.types.responses import Response
 
 from tests.scripted_engine.replay import ScriptedServer, turn
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 from tests.store.redis_server import MISSING, RedisServer
 
 QWEN = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
@@ -43,9 +42,7 @@ def started(
             }
         ],
     }
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(settings))
-    with GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path), GATEWAY_WORKERS=str(workers)) as process:
+    with GatewayProcess(folder / f"{name}.log", settings, GATEWAY_WORKERS=str(workers)) as process:
         yield process
 
 
@@ -75,17 +72,14 @@ def two(scripted_triton: ScriptedServer, folder: Path, state: dict[str, str]) ->
         yield [one, other]
 
 
-def client(gateway: GatewayProcess) -> OpenAI:
-    """A client each of whose requests comes by a connection of its own, so that any worker may get it."""
-    return OpenAI(
-        base_url=f"{gateway.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True,
-        default_headers={"Connection": "close"},
-    )  # fmt: skip
-
-
 @pytest.fixture
 def sdks(two: list[GatewayProcess]) -> Iterator[list[OpenAI]]:
-    with client(two[0]) as one, client(two[1]) as other:
+    """Clients each of whose requests comes by a connection of its own, so that any worker may get it."""
+    alone = {"Connection": "close"}
+    with (
+        strict_client(two[0].url, default_headers=alone) as one,
+        strict_client(two[1].url, default_headers=alone) as other,
+    ):
         yield [one, other]
 
 

@@ -38,9 +38,8 @@ def gateway(
         "template": "template.jinja",
         "max_seq_len": 8192,
     }
-    (folder / "gateway.yaml").write_text(json.dumps({"models": [model]}))
     scripted_triton.play()
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml")) as process:
+    with GatewayProcess(folder / "log", {"models": [model]}) as process:
         yield process
 
 

@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any, Literal
 
 import httpx
 import pytest
 from openai import OpenAI
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from tests.clients.conftest import TINY
-from tests.clients.structured_schemas import SCHEMAS, Person
 from tests.stack import GatewayProcess
 
 QUESTION = "Make up an example."
 MESSAGES: list[Any] = [{"role": "user", "content": QUESTION}]
+Short = Annotated[str, Field(max_length=8)]
+Few = Field(min_length=1, max_length=3)
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+class Colour(str, Enum):
+    RED = "red"
+    GREEN = "grün"
+    BLUE = "синий"
+
+
+class Address(BaseModel):
+    """Where somebody lives."""
+
+    street: Short
+    colours: Annotated[list[Colour], Few]
+
+
+class Person(BaseModel):
+    name: Short
+    age: Annotated[int, Field(ge=0, le=120)] | None
+    address: Address
+    lead: Short | None = None
+
+
+class Measure(BaseModel):
+    kind: Literal["measure"]
+    value: Annotated[float, Field(ge=-100, le=100)]
+    unit: Literal["°C", "µm", "€"]
+
+
+class Matrix(BaseModel):
+    kind: Literal["matrix"]
+    rows: Annotated[list[Annotated[list[Annotated[int, Field(ge=0, le=9)]], Few]], Few]
+
+
+class Either(BaseModel):
+    either: Measure | Matrix
+
+
+# Further schemas are walked through by tests/integration/test_schemas_by_llguidance.py.
+@pytest.mark.parametrize("schema", [Person, Either])
 def test_the_sdk_parses(tiny: OpenAI, schema: type[BaseModel]) -> None:
     answer = tiny.chat.completions.parse(
         model=TINY, messages=MESSAGES, response_format=schema, max_tokens=600, seed=1, temperature=1.5

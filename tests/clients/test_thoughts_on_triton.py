@@ -12,7 +12,7 @@ from openai import OpenAI
 from tokenizers import Tokenizer
 
 from gateway_ops.local_stack.tritonserver import TritonServer
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 from tests.tiny_model import VOCAB_SIZE, write_tiny_model
 
 MODEL = "thinker"
@@ -47,13 +47,8 @@ def check(text: str) -> None:
 
 def serve(folder: Path, model_dir: Path, url: str) -> GatewayProcess:
     (folder / "template.jinja").write_text(TEMPLATE, encoding="utf-8")
-    return GatewayProcess(
-        folder / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=url,
-        GATEWAY_TOKENIZER=str(model_dir),
-        GATEWAY_TEMPLATE=str(folder / "template.jinja"),
-        GATEWAY_MAX_SEQ_LEN="2048",
+    return GatewayProcess.of_model(
+        folder / "log", MODEL, url, model_dir, 2048, GATEWAY_TEMPLATE=str(folder / "template.jinja")
     )
 
 
@@ -85,9 +80,7 @@ def thinker(
 
 @pytest.fixture(scope="module")
 def sdk(thinker: GatewayProcess) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{thinker.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as client:
+    with strict_client(thinker.url) as client:
         yield client
 
 

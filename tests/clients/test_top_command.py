@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import socket
 import subprocess
@@ -24,20 +23,17 @@ from tests.ports import free_port
 from tests.raw_server import raw_server, read_request
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
-from tests.terminal import GatewayTerminal
+from tests.terminal import GatewayTerminal, environ
 from tests.warm_gateways import WarmGateways
 
 KEY = "sk-of-the-test"
 MODEL = "scripted"
 
 
-def environ(**more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GATEWAY_", "COLUMNS"))}
-    return {**kept, "GATEWAY_API_KEY": KEY, "TERM": "xterm-256color", **more}
-
-
 def top(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return WarmGateways.of_this_process().run(["top", "--interval", "0.1", *arguments], environ(**more))
+    return WarmGateways.of_this_process().run(
+        ["top", "--interval", "0.1", *arguments], environ(GATEWAY_API_KEY=KEY) | more
+    )
 
 
 @contextlib.contextmanager
@@ -103,7 +99,7 @@ def test_a_live_view_shows_what_happens_and_that_the_gateway_is_away(
     scripted_triton.play(turn(None, text="Hello there.<|im_end|>"))
     with gateway(scripted_triton, tmp_path / "log") as process:
         command = ["top", process.url, "--interval", "0.3"]
-        with GatewayTerminal(command, environ()) as terminal:
+        with GatewayTerminal(command, environ(GATEWAY_API_KEY=KEY)) as terminal:
             terminal.expect("none rejected")
             stop = threading.Event()
 
@@ -140,7 +136,7 @@ def test_lines_fit_the_terminal_and_names_keep_both_ends(scripted_triton: Script
     with gateway(scripted_triton, tmp_path / "log", GATEWAY_MODEL=LONG) as process:
         for columns in (60, 80, 120):
             command = ["top", process.url, "--interval", "0.1", "--once"]
-            with GatewayTerminal(command, environ(), columns=columns, rows=24) as terminal:
+            with GatewayTerminal(command, environ(GATEWAY_API_KEY=KEY), columns=columns, rows=24) as terminal:
                 assert terminal.end() == 0
             shown[columns] = [line.rstrip() for line in terminal.plain.splitlines()]
         piped = top(process.url).stdout.splitlines()
@@ -174,12 +170,12 @@ def test_slim_metrics_and_a_missing_key_are_said(scripted_triton: ScriptedServer
 def test_triton_s_own_queue_is_shown_where_the_gateway_tells_it(
     triton: Any, tiny_model_dir: Path, tmp_path: Path
 ) -> None:
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         tmp_path / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="2048",
+        "tiny",
+        triton.grpc_url,
+        tiny_model_dir,
+        2048,
         GATEWAY_TRITON_METRICS_URL=f"{triton.metrics_url}",
     ) as process:
         (found,) = json.loads(top(process.url, "--json").stdout)["tritons"]

@@ -60,11 +60,8 @@ def test_rerank(tmp_path: Path) -> None:
     folder, tokenizer = tmp_path / "encoders", write_tokenizer(tmp_path / "tokenizer")
     with EncoderServer(folder, tokenizer, real=["bert_cross"]) as server:
         server.forget()
-        settings = tmp_path / "gateway.yaml"
-        settings.write_text(
-            json.dumps({"models": [server.model("bert_cross") | {"name": "reranker"}]})
-        )  # which is YAML, too
-        with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(settings)) as gateway:
+        models = [server.model("bert_cross") | {"name": "reranker"}]
+        with GatewayProcess(tmp_path / "log", {"models": models}) as gateway:
             assert len(program("rag", 1, gateway.url).strip().splitlines()) == 2
 
 

@@ -1,4 +1,4 @@
-"""The pages for maintainers name files, modules, classes and functions: each of them exists."""
+"""The pages for maintainers name files, modules, classes and functions, and code cites sections: each exists."""
 
 from __future__ import annotations
 
@@ -127,3 +127,21 @@ def test_the_glossary_is_short() -> None:
     terms = [term for term, meaning in rows if (term, meaning) != ("term", "meaning")]
     assert 40 < len(terms) <= MOST_TERMS
     assert sorted(set(terms)) == sorted(terms)
+
+
+# "wire contract 1.3", "wire contract 1.3, 2.8 and 3.2", "wire contract 1.1 to 1.6"; over the end of a line, too.
+_CITATION = re.compile(r"wire contract,?\s((?:(?:,|and|to|\s|#)*\d+(?:\.\d+)+)+|\d+\b)", re.IGNORECASE)
+
+
+def test_each_cited_section_of_the_wire_contract_exists() -> None:
+    page = "/docs/contributing/wire-contract.md"
+    sections = set(re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)", (ROOT / page[1:]).read_text()))
+    citations = [
+        (file, number)
+        for file in files()
+        if file != page and file.endswith((".py", ".md", ".pbtxt", ".yaml", ".yml", ".toml"))
+        for each in _CITATION.findall((ROOT / file[1:]).read_text(encoding="utf-8"))
+        for number in re.findall(r"\d+(?:\.\d+)*", each)
+    ]
+    assert [each for each in citations if each[1] not in sections] == []
+    assert len(citations) > 40, "the code cites the page; a pattern that finds nothing proves nothing"

@@ -48,12 +48,6 @@ QUESTION = re.compile(r"(What|Who|Whatever|Whoever|Where|How|Why)\b")
 """A docstring begins with a verb or a noun."""
 QUOTED = re.compile(r"``?[^`]+``?|\"[^\"]*\"|\]\([^)]*\)")
 
-TEXT_WORDS = re.compile(
-    r"\b(nobody|somebody|whoever|who asks|strangers?|ours|theirs|everybody|as ever|besides|seldom|likewise|at once|"
-    rf"away|apart|ado|mend\w*|of the name|refus(?!als?\b)\w+|told|sealed|{RESPONSE})\b",
-    re.IGNORECASE,
-)
-COMMANDS = ("gateway_ops", "triton_repo")
 PAGE = "gateway/api/page/chat"
 
 
@@ -73,31 +67,17 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno + number, CODE.sub("", line)
 
 
-def texts(source: str) -> Iterator[tuple[int, str]]:
-    """String constants with a blank and their line numbers; values in f-strings are left out."""
-    for node in nodes(source):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, "\n".join(CODE.sub("", line) for line in node.value.splitlines())
-
-
 @functools.cache
 def found_in(package: str) -> dict[str, list[str]]:
-    """List the faults of a package's docstrings and comments (``prose``), texts, first words, and class names.
-
-    Texts are those of commands and Triton models, or of the server (``texts_of_code``).
-    """
-    found: dict[str, list[str]] = {"prose": [], "texts": [], "texts_of_code": [], "questions": [], "classes": []}
+    """List the faults of a package's docstrings and comments (``prose``), texts, first words, and class names."""
+    found: dict[str, list[str]] = {"prose": [], "texts": [], "questions": [], "classes": []}
     for file in sorted((ROOT / package).rglob("*.py")):
         source, place = file.read_text(), file.relative_to(ROOT)
+        found["prose"] += [f"{place}:{number}: {line.strip()}" for number, line in prose(source) if is_listed(line)]
         if package in PACKAGES:
-            found["prose"] += [f"{place}:{number}: {line.strip()}" for number, line in prose(source) if is_listed(line)]
             found["questions"] += [f"{place}: {first}" for first in questions(source)]
             found["classes"] += [f"{place}: {name}" for name in everyday_classes(source)]
-        if package in COMMANDS:
-            found["texts"] += [f"{place}:{number}: {text}" for number, text in texts(source) if TEXT_WORDS.search(text)]
-        else:
-            of_code = texts_of_code(source)
-            found["texts_of_code"] += [f"{place}:{number}: {text}" for number, text in of_code if is_listed(text)]
+        found["texts"] += [f"{place}:{number}: {text}" for number, text in texts(source) if is_listed(text)]
     return found
 
 
@@ -105,25 +85,19 @@ def is_listed(text: str) -> bool:
     return bool(WORDS.search(text) or ONE_WORD.search(text))
 
 
-@pytest.mark.parametrize("folder", COMMANDS)
-def test_no_listed_word_is_in_texts_of_the_commands(folder: str) -> None:
+@pytest.mark.parametrize("folder", [*SHIPPED, "triton_repo"])
+def test_no_listed_word_is_in_texts_for_users_and_operators(folder: str) -> None:
     assert found_in(folder)["texts"] == []
 
 
 def test_no_listed_word_is_in_texts_of_the_chat_page() -> None:
     files = [each for each in (ROOT / PAGE).iterdir() if each.suffix in {".html", ".js"}]
     lines = [f"{file.name}: {line.strip()}" for file in files for line in file.read_text().splitlines()]
-    assert [line for line in lines if TEXT_WORDS.search(line)] == []
+    assert [line for line in lines if is_listed(line)] == []
     assert files
 
 
-def test_listed_words_are_found_in_texts_only() -> None:
-    word = TEXT_WORDS.pattern.removeprefix(r"\b(").partition("|")[0]
-    source = f'{word} = "{word}"\n\nX = f"{{{word}}} says {word}."\n'
-    assert [number for number, text in texts(source) if TEXT_WORDS.search(text)] == [3]
-
-
-def texts_of_code(source: str) -> Iterator[tuple[int, str]]:
+def texts(source: str) -> Iterator[tuple[int, str]]:
     """Strings of code with a blank and their line numbers; docstrings and names of code are left out."""
     docstrings = {id(node.value) for node in nodes(source) if isinstance(node, ast.Expr)}
     for node in nodes(source):
@@ -133,16 +107,12 @@ def texts_of_code(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-def test_no_listed_word_is_in_texts_for_users_and_operators() -> None:
-    assert found_in("gateway")["texts_of_code"] == []
-
-
 def test_listed_words_are_found_in_texts_but_not_in_docstrings() -> None:
     source = '"""Apart."""\n\nTEXT = f"it is refused: {1}"\nNAME = "refused"\n'
-    assert [number for number, text in texts_of_code(source) if ONE_WORD.search(text)] == [3]
+    assert [number for number, text in texts(source) if ONE_WORD.search(text)] == [3]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "triton_repo"])
 def test_no_listed_word_is_in_docstrings_and_comments(package: str) -> None:
     assert found_in(package)["prose"] == []
 
@@ -187,7 +157,6 @@ def test_listed_words_are_found_in_names() -> None:
 @pytest.mark.parametrize("sentence", ["It answers 503.", "It is answered with status 400.", "An HTTP answer."])
 def test_a_server_does_not_answer(sentence: str) -> None:
     assert ONE_WORD.search(sentence)
-    assert TEXT_WORDS.search(sentence)
     assert not ONE_WORD.search("Models answer with text, an answer of 100 tokens takes 3 s, and it responds with 503.")
 
 

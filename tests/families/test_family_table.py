@@ -1,4 +1,4 @@
-"""The table of families: what is wrong in it is refused, with the family and the field."""
+"""The table of families: what is wrong in it is refused, with the family and the field; its page is as it is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gateway.text.families import Tool, ToolPlan, family_table
 from gateway.text.families.family_table import read_table
 from gateway.text.families.json_calls import NamedCalls
 from gateway.text.families.markers import ThinkTags
+from tests.families import page
 
 ENTRY = """
 families:
@@ -100,3 +101,8 @@ def test_the_fields_of_tagged_calls_are_in_their_guide() -> None:
 
 def test_nested_tags_have_no_guide_whatever_their_call() -> None:
     assert form_of(TAGGED, "word") is None
+
+
+def test_the_page_is_as_the_table_is() -> None:
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.render(text) == text, "run `make docs`"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.text.families import CallArguments, CallStart, Content, Event, Family, Reasoning, ToolPlan
+from gateway.text.families import CallArguments, Content, Event, Family, Reasoning, ToolPlan
 from gateway.text.families.family_table import FAMILIES
 from tests.families.harness import cut_at, parse, tool
 from tests.families.written import (
     around,
+    call_texts,
     calls_in,
     calls_text,
     content_in,
@@ -70,13 +71,7 @@ def calls(family: str, text: str) -> list[tuple[str, str]]:
     turn = ToolPlan(tools=TOOLS, choice="auto")
     prompt = "<|start|>assistant" if family == "harmony" else ""
     chosen = FAMILIES[family]
-    events = parse(chosen.parser(turn, chosen.prepare(turn, prompt), prompt), [text])
-    found = {event.index: (event.name, "") for event in events if isinstance(event, CallStart)}
-    for event in events:
-        if isinstance(event, CallArguments):
-            name, arguments = found[event.index]
-            found[event.index] = (name, arguments + event.text)
-    return list(found.values())
+    return call_texts(parse(chosen.parser(turn, chosen.prepare(turn, prompt), prompt), [text]))
 
 
 F = ("f", '{"a": "x"}')
@@ -215,10 +210,9 @@ def test_a_call_inside_reasoning_is_a_call_or_reasoning(family: Family) -> None:
 
 @each_formed
 def test_a_name_that_was_not_given_is_no_call(family: Family) -> None:
-    text, prompt = around(family, calls_text(family, (exact_tool("rm", {"a": "x"}),)))
-    assert not calls_in(read(family, text, prompt))
-    text, prompt = around(family, calls_text(family, (exact_tool("fg", {"a": "x"}),)))
-    assert not calls_in(read(family, text, prompt))
+    for name in ("rm", "fg"):
+        text, prompt = around(family, calls_text(family, (exact_tool(name, {"a": "x"}),)))
+        assert not calls_in(read(family, text, prompt))
 
 
 @each_formed

@@ -74,15 +74,6 @@ def test_a_marker_in_another_is_refused() -> None:
 
 
 @FIXED
-@given(TEXTS, WORDS, st.lists(st.integers(0, 60), max_size=4))
-def test_a_literal_is_read_or_left(text: str, word: str, cuts: list[int]) -> None:
-    source = TextSource()
-    found = drive(source, source.literal(word), cut_at(text, cuts))
-    assert found == text.startswith(word)
-    assert rest(source) == (text[len(word) :] if found else text)
-
-
-@FIXED
 @given(TEXTS, st.lists(WORDS, min_size=1, max_size=3), st.lists(st.integers(0, 60), max_size=4))
 def test_a_choice_is_read_or_left(text: str, words: list[str], cuts: list[int]) -> None:
     words = [word for word in set(words) if not any(other in word for other in set(words) - {word})]

@@ -1,4 +1,4 @@
-"""The endurance run in small: what ``make endurance`` looks for in minutes on a large machine."""
+"""The long runs in small: what ``make endurance`` and ``make faults`` look for in minutes on a large machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.faults.saturation import saturate
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
@@ -18,3 +20,10 @@ def test_nothing_is_lost_or_left(transport: str) -> None:
     command += ["--cancels", "300", "--fuzzed", "1000", "--spoiled", "300"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+
+
+def test_a_saturated_engine_stays_ready_and_alive() -> None:
+    outcomes, said = saturate(20)
+    assert set(outcomes) == {"200", "429", "left"}
+    assert set(said) == {"well"}
+    assert said["well"] > 10

@@ -61,8 +61,7 @@ def serve(folder: Path, example: str, triton: TritonServer, model_dir: Path) -> 
     settings = yaml.safe_load(text)
     by_text = [{**model, "name": f"{model['name']}-by-text", "path": "ensemble"} for model in settings["models"]]
     settings["models"] += by_text if example == "lora" else []
-    (folder / "gateway.yaml").write_text(yaml.safe_dump(settings))
-    return GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml"))
+    return GatewayProcess(folder / "log", settings)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from gateway_ops.cli.root import app
@@ -23,8 +22,7 @@ def gateway(triton: Any, tiny_model_dir: Path, tmp_path_factory: pytest.TempPath
         {"name": name, "triton": {"url": triton.grpc_url, "model": "ensemble"}, "path": path, **common}
         for name, path in (("by-ids", "tokens"), ("by-text", "ensemble"))
     ]
-    (folder / "gateway.yaml").write_text(yaml.safe_dump({"models": models}))
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml")) as running:
+    with GatewayProcess(folder / "log", {"models": models}) as running:
         yield running
 
 

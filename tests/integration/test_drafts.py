@@ -81,8 +81,7 @@ def gateway(triton: TritonServer, tmp_path_factory: pytest.TempPathFactory) -> I
     for model in settings["models"]:
         model["triton"]["url"] = triton.grpc_url
     folder = tmp_path_factory.mktemp("gateway")
-    (folder / "gateway.yaml").write_text(yaml.safe_dump(settings))
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml")) as process:
+    with GatewayProcess(folder / "log", settings) as process:
         yield process
 
 

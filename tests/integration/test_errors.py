@@ -28,13 +28,6 @@ PATHS = pytest.mark.parametrize("path", ["tokens", "ensemble"])
 SLOW_VOCABULARY = 100_000  # so many logits to sort that a step takes ten milliseconds
 
 
-class ControlledServer(TritonServer):
-    """A server whose models may be unloaded."""
-
-    def _arguments(self, backends: Path) -> list[str]:
-        return [*super()._arguments(backends), "--model-control-mode=explicit", "--load-model=*"]
-
-
 @pytest.fixture
 async def bench(triton: TritonServer, tiny_model_dir: Path) -> AsyncIterator[Bench]:
     async with Bench(triton.grpc_url, prompt_ids(tiny_model_dir)) as running:
@@ -47,7 +40,10 @@ def fragile(chat_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("fragile")
     write_tiny_model(folder / "model", vocab=SLOW_VOCABULARY, max_position_embeddings=1024)
     limits = {"ENGINE_MAX_BATCH_SIZE": "1", "ENGINE_MAX_QUEUE_SIZE": "1", "ENGINE_BLAS_THREADS": "1"}
-    server = ControlledServer(chat_repository, model_dir=folder / "model", env=limits, log_path=folder / "triton.log")
+    explicit = ("--model-control-mode=explicit", "--load-model=*")
+    server = TritonServer(
+        chat_repository, model_dir=folder / "model", env=limits, log_path=folder / "triton.log", options=explicit
+    )
     yield server, folder / "model"
     server.kill()
 

@@ -65,8 +65,7 @@ def gateway(
          "max_seq_len": 1024}
         for path in ("tokens", "ensemble")
     ]  # fmt: skip
-    (folder / "gateway.yaml").write_text(json.dumps({"models": models}))  # JSON is YAML
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(folder / "gateway.yaml")) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process
 
 

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import httpx
 import openai
 import pytest
-import yaml
 from openai import OpenAI
 
 from tests.doubles.llmapi.server import BOS, LlmapiServer
 from tests.doubles.llmapi.versions import VERSIONS
 from tests.scripted_engine.replay import turn
-from tests.stack import GatewayProcess
+from tests.stack import GatewayProcess, strict_client
 
 END = "<|im_end|>"
 ENGINES = {"0.19": "0.19.0", "1.0": "1.0.0", "1.2": "1.2.1", "1.3": "1.3.0"}
@@ -53,9 +52,7 @@ def gateway(llmapi_triton: LlmapiServer, tmp_path_factory: pytest.TempPathFactor
         model("1.3-warn", "1.3", policies={"impossible": "warn"}, engine_version=None),
         model("1.3-long", "1.3", max_seq_len=10**6),
     ]
-    settings = folder / "gateway.yaml"
-    settings.write_text(yaml.safe_dump({"models": models}))
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process
 
 
@@ -183,11 +180,10 @@ def test_models_whose_settings_harm(misconfigured_llmapi_triton: LlmapiServer, t
     models = [
         {"name": name, "triton": {"url": server.grpc_url, "model": name}, **own} for name in [*names, "llmapi_1_2_lora"]
     ]
-    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump({"models": models}))
-    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml"))
+    process = GatewayProcess(tmp_path / "log", {"models": models})
     process.start(ready=False)
     try:
-        with OpenAI(base_url=f"{process.url}/v1", api_key="unused", max_retries=0, timeout=60) as client:
+        with strict_client(process.url) as client:
             states = settled(process)
             for name in names:
                 assert states[name]["ready"]

@@ -34,8 +34,7 @@ def test_every_model_answers_the_same_whole_and_streamed(tiny_model_dir: Path, t
         server.wait_ready()
         for model in settings["models"]:
             model["triton"]["url"] = server.grpc_url
-        (tmp_path / "gateway.yaml").write_text(json.dumps(settings), encoding="utf-8")
-        with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(tmp_path / "gateway.yaml")) as gateway:
+        with GatewayProcess(tmp_path / "log", settings) as gateway:
             told = {name: (whole(gateway, name), streamed(gateway, name)) for name in MODELS}
     (text,) = {text for text, _ in told.values()}
     assert text

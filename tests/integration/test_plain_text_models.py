@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import yaml
 from openai import OpenAI
 
 from tests.doubles.text.text_server import TextServer
@@ -34,9 +33,7 @@ def gateway(text_triton: TextServer, tmp_path_factory: pytest.TempPathFactory) -
         for model in MODELS
         for transport in ("h2", "grpcio")
     ]
-    settings = folder / "gateway.yaml"
-    settings.write_text(yaml.safe_dump({"models": models}))
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process
 
 

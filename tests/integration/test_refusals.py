@@ -100,13 +100,6 @@ FOLDERS = {"zero_in_front": "01", "superscript": "²", "letter_in_front": "v1"}
 NO_VERSION = "A version folder such as 1/ is missing"
 
 
-class LoadingServer(TritonServer):
-    """A server that loads what it is told to."""
-
-    def _arguments(self, backends: Path) -> list[str]:
-        return [*super()._arguments(backends), "--model-control-mode=explicit"]
-
-
 def write_model(folder: Path, text: str, version: str = "1") -> None:
     (folder / version).mkdir(parents=True)
     (folder / "config.pbtxt").write_text(text)
@@ -127,7 +120,8 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def loading(spoiled: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     log = tmp_path_factory.mktemp("refusals") / "triton.log"
-    with LoadingServer(spoiled, model_dir=None, engine=None, log_path=log) as server:
+    explicit = ["--model-control-mode=explicit"]
+    with TritonServer(spoiled, model_dir=None, engine=None, log_path=log, options=explicit) as server:
         server.wait_ready([])
         yield server
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,17 +20,6 @@ ATTEMPTS = 8  # Triton 2.51 reads a context without its length: now and then it 
 PATIENCE_S = 4
 
 
-class TracingTriton(TritonServer):
-    """It exports spans of those requests alone whose caller gives a context."""
-
-    endpoint = ""
-
-    def _arguments(self, backends: Path) -> list[str]:
-        own = (f"url={self.endpoint}/v1/traces", "bsp_schedule_delay=100")
-        settings = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0", *(f"opentelemetry,{each}" for each in own))
-        return [*super()._arguments(backends), *(f"--trace-config={setting}" for setting in settings)]
-
-
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
     with collecting() as running:
@@ -40,12 +28,14 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def triton(
-    collector: Collector, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
+    collector: Collector, repository: Path, tiny_model_dir: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TritonServer]:
-    folder = tmp_path_factory.mktemp("traced")
-    server = TracingTriton(Path("triton_repo").resolve(), model_dir=tiny_model_dir, log_path=folder / "triton.log")
-    server.endpoint = collector.url
-    with server:
+    """It exports spans of those requests alone whose caller gives a context."""
+    own = (f"url={collector.url}/v1/traces", "bsp_schedule_delay=100")
+    settings = ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0", *(f"opentelemetry,{each}" for each in own))
+    options = [f"--trace-config={setting}" for setting in settings]
+    log = tmp_path_factory.mktemp("traced") / "triton.log"
+    with TritonServer(repository, model_dir=tiny_model_dir, log_path=log, options=options) as server:
         server.wait_ready()
         yield server
 
@@ -68,9 +58,7 @@ def test_triton_s_spans_stand_below_the_gateway_s(
         "max_seq_len": 512,
     }
     telemetry = {"traces": True, "endpoint": collector.url, "sample_ratio": 0.0, "traceparent_to_triton": True}
-    file = tmp_path / "gateway.yaml"
-    file.write_text(json.dumps({"telemetry": telemetry, "models": [model]}))
-    with GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file)) as gateway:
+    with GatewayProcess(tmp_path / "log", {"telemetry": telemetry, "models": [model]}) as gateway:
         unsampled = ask(gateway, "00")
         for _ in range(ATTEMPTS):
             trace = ask(gateway, "01")

@@ -13,13 +13,8 @@ from tests.stack import GatewayProcess
 
 
 def test_triton_s_metrics_are_relayed(triton: Any, tiny_model_dir: Path, tmp_path: Path) -> None:
-    with GatewayProcess(
-        tmp_path / "log",
-        GATEWAY_MODEL="tiny",
-        GATEWAY_TRITON_URL=triton.grpc_url,
-        GATEWAY_TRITON_METRICS_URL=triton.metrics_url,
-        GATEWAY_TOKENIZER=str(tiny_model_dir),
-        GATEWAY_MAX_SEQ_LEN="512",
+    with GatewayProcess.of_model(
+        tmp_path / "log", "tiny", triton.grpc_url, tiny_model_dir, 512, GATEWAY_TRITON_METRICS_URL=triton.metrics_url
     ) as gateway:
         body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         assert httpx.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=60).status_code == 200

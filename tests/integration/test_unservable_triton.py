@@ -38,14 +38,6 @@ BROKEN = 'raise RuntimeError("no such engine")\n'
 LOADED = ("other", "undeclared")
 
 
-class ExplicitServer(TritonServer):
-    """Loads models when it is told to."""
-
-    def _arguments(self, backends: Path) -> list[str]:
-        loaded = [f"--load-model={name}" for name in LOADED]
-        return [*super()._arguments(backends), "--model-control-mode=explicit", *loaded]
-
-
 def write(folder: Path, name: str, config: str, code: str = MODEL) -> None:
     (folder / name / "1").mkdir(parents=True, exist_ok=True)
     (folder / name / "config.pbtxt").write_text(config)
@@ -61,7 +53,9 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     write(repository, "undeclared", UNDECLARED)
     write(repository, "unloaded", ENGINE)
     write(repository, "broken", ENGINE, BROKEN)
-    with ExplicitServer(repository, model_dir=None, engine=None, log_path=folder / "triton.log") as server:
+    explicit = ["--model-control-mode=explicit", *(f"--load-model={name}" for name in LOADED)]
+    log = folder / "triton.log"
+    with TritonServer(repository, model_dir=None, engine=None, log_path=log, options=explicit) as server:
         server.wait_ready(LOADED)
         yield server
 

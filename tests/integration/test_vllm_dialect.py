@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import yaml
 from openai import OpenAI
 
 from gateway_ops.check.endpoint import describe_triton
@@ -41,9 +40,7 @@ def gateway(text_triton: TextServer, tmp_path_factory: pytest.TempPathFactory) -
         model("long", NEWEST, max_seq_len=10**6),
         model("warn", NEWEST, policies={"impossible": "warn"}),
     ]
-    settings = folder / "gateway.yaml"
-    settings.write_text(yaml.safe_dump({"models": models}))
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(settings)) as process:
+    with GatewayProcess(folder / "log", {"models": models}) as process:
         yield process
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.text.prompt import ChatTemplate, TemplateError, history
+from gateway.text.prompt import ChatTemplate, TemplateAbilities, TemplateError, history
 from tests.prompt.conversations import conversations, rendered, words_of
 from tests.prompt.traits import TRAITS, template
 from tests.rings import examples
@@ -248,3 +248,39 @@ def test_probes_are_rendered_once() -> None:
     assert needed < 250
     compiled.abilities(tools=True), compiled.abilities(tools=False)
     assert counted == needed
+
+
+def test_arguments_are_what_the_template_reads() -> None:
+    messages = [calling(call(' {"b": 1, "a": "é"} '), call(""))]
+    for abilities, wanted in (
+        (TemplateAbilities(), [{"b": 1, "a": "é"}, {}]),
+        (TemplateAbilities(arguments="text"), ['{"b": 1, "a": "é"}', "{}"]),
+    ):
+        (shown,) = history(messages, abilities)
+        assert [each["function"]["arguments"] for each in shown["tool_calls"]] == wanted
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a": "\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}', '{"q": 1, "q": 2}', '{"a": [{"q": 1, "q": 1}]}'],
+)
+def test_arguments_that_an_object_would_damage_stay_text(arguments: str) -> None:
+    found = history([calling(call(arguments))], TemplateAbilities())
+    assert found[0]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+def test_results_in_plain_form_are_one_message_with_the_question_behind_them() -> None:
+    calls = calling(call("{}", "f", "a"), call('{"b":1}', "f", "b"), text="Two.")
+    messages = [calls, result("x", "b"), result("y", "a"), ASK, AGAIN]
+    assert history(messages, TemplateAbilities(calls=False, plain_results="user")) == [
+        {
+            "role": "assistant",
+            "content": 'Two.\n[{"name": "f", "arguments": {}}, {"name": "f", "arguments": {"b":1}}]',
+        },
+        {"role": "user", "content": "Result of f:\ny\n\nResult of f:\nx\n\nWeather?"},
+        AGAIN,
+    ]
+
+
+def test_an_empty_name_is_no_name() -> None:
+    assert history([{**ASK, "name": ""}], TemplateAbilities()) == [ASK]

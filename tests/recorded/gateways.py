@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -51,7 +50,9 @@ def gateways(folder: Path) -> Iterator[Gateways]:
         for process in processes:
             stack.callback(process.stop)
             process.fork()
-        clients = [stack.enter_context(httpx.Client(base_url=each.url, timeout=20)) for each in processes]
+        # Each request has a connection of its own: a broken stream changes the next response on the same one.
+        alone = httpx.Limits(max_keepalive_connections=0)
+        clients = [stack.enter_context(httpx.Client(base_url=each.url, timeout=20, limits=alone)) for each in processes]
         for process, client, away in zip(processes, clients, (["away"], []), strict=True):
             _wait(process, client, away)
         triton.asked()
@@ -72,9 +73,7 @@ def _wait(process: GatewayProcess, client: httpx.Client, away: list[str]) -> Non
 
 
 def _process(folder: Path, name: str, settings: dict[str, Any]) -> GatewayProcess:
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(settings))  # which is YAML, too
-    return GatewayProcess(folder / f"{name}.log", GATEWAY_CONFIG=str(path))
+    return GatewayProcess(folder / f"{name}.log", settings)
 
 
 def _model(name: str, url: str, triton_model: str, **more: Any) -> dict[str, Any]:

@@ -5,17 +5,27 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from openai import AsyncOpenAI
+from pydantic import BaseModel
 
 from tests.clients.programs.pages import MODEL
+from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import ScriptedServer, turn
 from tests.stack import GatewayProcess
 
+if TYPE_CHECKING:
+    import agents
+else:
+    agents = LazyModule("agents")
+
 collect_ignore = ["test_pydantic_ai.py"] if sys.version_info < (3, 11) else []  # it has no release for 3.10
+WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
 QUESTION = "Is it warmer than in Paris and Oslo, the weather in Rome?"
 DEGREES = {"Rome": 22, "Paris": 15, "Oslo": -3}
 SAID = "Rome is the warmest: 22 °C."
@@ -23,6 +33,12 @@ FIRST_THOUGHT, LAST_THOUGHT = "Rome first.", "22 is more than 15."
 _HERMES = Path(__file__).parents[2] / "chat_templates" / "hermes.jinja"
 _ASSISTANT = '{{- "<|im_start|>assistant\\n" + (message["content"] or "") }}'
 _REASONING = '{{- "<think>\\n" + message["reasoning_content"] + "\\n</think>\\n\\n" if message["reasoning_content"] }}'
+
+
+class Place(BaseModel):
+    """An output of a type."""
+
+    city: str
 
 
 def degrees_in(city: str) -> str:
@@ -118,16 +134,25 @@ def stack(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFact
     assert _ASSISTANT in hermes
     shown = f'{{{{- "<|im_start|>assistant\\n" }}}}{_REASONING}{{{{- message["content"] or "" }}}}'
     (folder / "template.jinja").write_text(hermes.replace(_ASSISTANT, shown), encoding="utf-8")
-    with GatewayProcess(
+    with GatewayProcess.of_model(
         folder / "log",
-        GATEWAY_MODEL=MODEL,
-        GATEWAY_TRITON_URL=scripted_triton.grpc_url,
-        GATEWAY_TOKENIZER=str(scripted_triton.model_dir),
+        MODEL,
+        scripted_triton.grpc_url,
+        scripted_triton.model_dir,
+        8192,
         GATEWAY_TEMPLATE=str(folder / "template.jinja"),
         GATEWAY_FAMILY="qwen3",
-        GATEWAY_MAX_SEQ_LEN="8192",
         GATEWAY_PATH="tokens",
         GATEWAY_STATE_PATH=str(folder / "state.db"),
-        GATEWAY_STATE_KEYS=base64.urlsafe_b64encode(bytes(32)).decode(),  # seals what clients keep of reasoning
+        GATEWAY_STATE_KEYS=base64.urlsafe_b64encode(bytes(32)).decode(),
     ) as process:
         yield Stack(process, scripted_triton)
+
+
+@pytest.fixture
+async def config(stack: Stack) -> AsyncIterator[agents.RunConfig]:
+    """The settings of OpenAI's Agents SDK by which it asks the stack."""
+    async with AsyncOpenAI(
+        base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, _strict_response_validation=True
+    ) as client:
+        yield agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)

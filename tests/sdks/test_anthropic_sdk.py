@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel
 
 from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, degrees_in
+from tests.sdks.conftest import BOTH, FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, WAYS, Place, Stack, degrees_in
 
 if TYPE_CHECKING:
     import anthropic
@@ -19,16 +18,10 @@ else:
     anthropic = LazyModule("anthropic")
 
 PATH = "/v1/messages"
-WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: list[Any] = [{"name": "get_weather", "description": "Temperature in a city.", "input_schema": CITY}]
 
 WITHOUT_THREAD = [f"POST {PATH} 400"]  # asked to keep the conversation, the gateway refuses; the runner then sends it
-
-
-class Place(BaseModel):
-    city: str
 
 
 @pytest.fixture

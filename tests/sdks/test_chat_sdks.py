@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openai import OpenAI
-
-from tests.sdks.conftest import MODEL, QUESTION, SAID, Stack, degrees_in
-from tests.sdks.test_langchain_sdk import WAYS
+from tests.sdks.conftest import MODEL, QUESTION, SAID, WAYS, Stack, degrees_in
+from tests.stack import strict_client
 
 PATH = "/v1/chat/completions"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -21,9 +19,7 @@ def test_a_loop_of_tools(stack: Stack, streamed: bool) -> None:
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     asked: dict[str, Any] = {"model": MODEL, "messages": messages, "tools": TOOLS}
     numbers, reasons = [], []
-    with OpenAI(
-        base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as sdk:
+    with strict_client(stack.url) as sdk:
         while True:
             if streamed:
                 with sdk.chat.completions.stream(**asked) as stream:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.npm import UnavailableError, installed
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, SAID, Stack
+from tests.sdks.conftest import BOTH, FIRST_THOUGHT, LAST_THOUGHT, MODEL, SAID, WAYS, Stack
 from tests.sdks.javascript import HERE, JavaScriptClient, desk, running
 
 PATHS = {
@@ -21,8 +21,6 @@ PATHS = {
     "anthropic": "/v1/messages",
 }
 CLIENTS = pytest.mark.parametrize("client", PATHS)
-WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
 
 
 @pytest.fixture(scope="module")

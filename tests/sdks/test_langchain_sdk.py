@@ -7,11 +7,10 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel
 
 from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, WAYS, Place, Stack, get_weather
 
 if TYPE_CHECKING:
     import langchain.agents
@@ -25,11 +24,6 @@ else:
     langchain_openai = LazyModule("langchain_openai")
 
 PATH = "/v1/responses"
-WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-class Place(BaseModel):
-    city: str
 
 
 @pytest.fixture

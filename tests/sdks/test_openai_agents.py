@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
-
-import pytest
-from openai import AsyncOpenAI
-from pydantic import BaseModel
 
 from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+from tests.sdks.conftest import (
+    BOTH,
+    FIRST_THOUGHT,
+    LAST_THOUGHT,
+    MODEL,
+    QUESTION,
+    SAID,
+    WAYS,
+    Place,
+    Stack,
+    get_weather,
+)
 
 if TYPE_CHECKING:
     import agents
 else:
     agents = LazyModule("agents")
 
-BOTH = pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
 PATH = "/v1/responses"
-
-
-class Place(BaseModel):
-    city: str
-
-
-@pytest.fixture
-async def config(stack: Stack) -> AsyncIterator[agents.RunConfig]:
-    async with AsyncOpenAI(
-        base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, _strict_response_validation=True
-    ) as client:
-        yield agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)
 
 
 def agent(**more: Any) -> agents.Agent:
@@ -45,7 +38,7 @@ def thoughts_of(items: list[Any]) -> list[str]:
 
 
 @BOTH
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@WAYS
 async def test_a_loop_of_tools(stack: Stack, config: agents.RunConfig, streamed: bool, thought: bool) -> None:
     stack.play_loop(thought=thought)
     if streamed:
@@ -64,17 +57,16 @@ async def test_a_loop_of_tools(stack: Stack, config: agents.RunConfig, streamed:
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens > usage.input_tokens
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@WAYS
 async def test_an_output_of_a_type(stack: Stack, config: agents.RunConfig, streamed: bool) -> None:
     stack.play(turn(text='{"city": "Rome"}<|im_end|>'))
+    result: Any
     if streamed:
-        run = agents.Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
-        async for _ in run.stream_events():
-            pass
-        assert run.final_output == Place(city="Rome")
+        result = agents.Runner.run_streamed(agent(output_type=Place), "Where?", run_config=config)
+        assert [event async for event in result.stream_events()]
     else:
         result = await agents.Runner.run(agent(output_type=Place), "Where?", run_config=config)
-        assert result.final_output == Place(city="Rome")
+    assert result.final_output == Place(city="Rome")
     stack.check_schema(PATH)
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import BaseModel
 
 from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+from tests.sdks.conftest import (
+    BOTH,
+    FIRST_THOUGHT,
+    LAST_THOUGHT,
+    MODEL,
+    QUESTION,
+    SAID,
+    WAYS,
+    Place,
+    Stack,
+    get_weather,
+)
 
 if TYPE_CHECKING:
     import pydantic_ai
@@ -18,11 +28,6 @@ else:
 
 PATHS = {"openai": "/v1/responses", "anthropic": "/v1/messages"}
 APIS = pytest.mark.parametrize("api", PATHS)
-WAYS = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-class Place(BaseModel):
-    city: str
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +45,7 @@ def said_in(part: pydantic_ai.ThinkingPart) -> str:
 
 @APIS
 @WAYS
-@pytest.mark.parametrize("thought", [False, True], ids=["plain", "thought"])
+@BOTH
 async def test_a_loop_of_tools(stack: Stack, api: str, streamed: bool, thought: bool) -> None:
     stack.play_loop(thought=thought)
     async with pydantic_ai.Agent(f"{api}:{MODEL}", instructions="Be brief.", tools=[get_weather]) as agent:

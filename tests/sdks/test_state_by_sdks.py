@@ -11,8 +11,9 @@ from openai import AsyncOpenAI, NotFoundError, OpenAI
 
 from tests.lazy_module import LazyModule
 from tests.scripted_engine.replay import turn
-from tests.sdks.conftest import FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
-from tests.sdks.test_openai_agents import BOTH, agent
+from tests.sdks.conftest import BOTH, FIRST_THOUGHT, LAST_THOUGHT, MODEL, QUESTION, SAID, Stack, get_weather
+from tests.sdks.test_openai_agents import agent
+from tests.stack import strict_client
 
 if TYPE_CHECKING:
     import agents
@@ -29,9 +30,7 @@ PATH = "/v1/responses"
 
 @pytest.fixture
 def sdk(stack: Stack) -> Iterator[OpenAI]:
-    with OpenAI(
-        base_url=f"{stack.url}/v1", api_key="unused", max_retries=0, timeout=60, _strict_response_validation=True
-    ) as client:
+    with strict_client(stack.url) as client:
         yield client
 
 
@@ -81,16 +80,10 @@ def test_a_stream_of_the_background_is_resumed(stack: Stack, sdk: OpenAI) -> Non
 
 
 @BOTH
-async def test_agents_go_on_from_the_last_response(stack: Stack, thought: bool) -> None:
+async def test_agents_go_on_from_the_last_response(stack: Stack, config: agents.RunConfig, thought: bool) -> None:
     stack.play_loop(thought=thought)
-    async with AsyncOpenAI(base_url=f"{stack.url}/v1", api_key="unused", max_retries=0) as client:
-        config = agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client), tracing_disabled=True)
-        result = await agents.Runner.run(
-            agent(tools=[agents.function_tool(get_weather)]),
-            QUESTION,
-            run_config=config,
-            auto_previous_response_id=True,
-        )
+    tools = [agents.function_tool(get_weather)]
+    result = await agents.Runner.run(agent(tools=tools), QUESTION, run_config=config, auto_previous_response_id=True)
     assert result.final_output == SAID
     stack.check_loop(PATH)
     assert stack.shows_thought() == [False, thought, thought]

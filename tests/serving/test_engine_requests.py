@@ -1,4 +1,4 @@
-"""How much is guessed of an answer: by the settings, by the request, and by what the context leaves."""
+"""What an engine is asked for: how much is guessed of an answer, and seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.generation import EngineFeatures, SamplingParams
-from gateway.serving.engine_requests import draft_length, engine_requests
+from gateway.serving.engine_requests import draft_length, engine_requests, engine_seed
 from gateway.serving.loading import ModelParts, load_parts
 from gateway.settings import ModelSettings
 from gateway.text.bad_request import BadRequestError
@@ -97,3 +97,21 @@ def test_a_prediction_never_shortens_an_answer(
     assert len(predicted.draft) == size
     # What can be used, for which there is room: the last token of an answer is not of a draft.
     assert predicted.draft_limit == min(size, size if most is None else most, predicted.max_tokens - 1)
+
+
+def test_seeds_map_by_twos_complement() -> None:
+    assert engine_seed(5) == 5
+    assert engine_seed(-1) == 2**64 - 1
+    assert engine_seed(-(2**63)) == 2**63
+
+
+def test_no_seed_is_a_random_one() -> None:
+    drawn = {engine_seed(None) for _ in range(8)}
+    assert len(drawn) > 1
+    assert all(0 <= seed < 2**63 for seed in drawn)
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_other_numbers_are_refused(seed: int) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        engine_seed(seed)

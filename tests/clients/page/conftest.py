@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gateway_ops.local_stack.minilm import ensure_embedding_folder
 from gateway_ops.local_stack.stack import embedding_entry
 from tests.clients.page.browser import Browser, Page
+from tests.clients.programs.conftest import TEMPLATE, written
 from tests.npm import UnavailableError
 from tests.ports import free_port
 from tests.scripted_engine.replay import ScriptedServer
@@ -19,26 +19,6 @@ from tests.stack import GatewayProcess
 from tests.waiting import wait_until
 
 SPOKEN, TINY, AWAY = "spoken", "tiny", "away"
-# Hermes' form.
-TEMPLATE = """\
-{%- if tools %}<|im_start|>system
-{% for tool in tools %}<tools>{{ tool | tojson }}</tools>
-{% endfor %}<|im_end|>
-{% endif -%}
-{%- for message in messages -%}
-<|im_start|>{{ message.role }}
-{% if message.role == "tool" %}<tool_response>{{ message.content }}</tool_response>
-{%- else %}{{ message.content or "" }}{% endif -%}
-{%- for call in message.tool_calls or [] %}
-<tool_call>
-{"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
-</tool_call>
-{%- endfor -%}
-<|im_end|>
-{% endfor -%}
-{%- if add_generation_prompt -%}<|im_start|>assistant
-{% endif -%}
-"""
 Serve = Callable[..., GatewayProcess]
 
 
@@ -90,9 +70,7 @@ def serve(spoken: dict[str, Any], tmp_path: Path) -> Iterator[Serve]:
 
 def write(file: Path, settings: dict[str, Any]) -> None:
     """Replace a settings file at once."""
-    fresh = file.with_suffix(".new")
-    fresh.write_text(yaml.safe_dump({"server": {"reload_s": 0.05}} | settings), encoding="utf-8")
-    fresh.replace(file)
+    written(file, {"server": {"reload_s": 0.05}} | settings)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from tests.stack import GatewayProcess
 CONTEXT = 131072
 ALIAS = "claude-sonnet-4-5"
 SMALL = "small"  # a model whose context is shorter than the programs' own prompts
-# Qwen3's form, with the reasoning of all turns.
+# The form of Hermes and Qwen3, with the reasoning of all turns.
 TEMPLATE = """\
 {%- if tools %}<|im_start|>system
 {% for tool in tools %}<tools>{{ tool.function | tojson }}</tools>
@@ -77,7 +77,7 @@ def served(scripted_triton: ScriptedServer, tmp_path_factory: pytest.TempPathFac
     return settings
 
 
-def _written(file: Path, settings: dict[str, Any]) -> Path:
+def written(file: Path, settings: dict[str, Any]) -> Path:
     """``file``, replaced at once."""
     fresh = file.with_suffix(".new")
     fresh.write_text(yaml.safe_dump(settings), encoding="utf-8")
@@ -90,8 +90,7 @@ def agent_gateway(
 ) -> Iterator[GatewayProcess]:
     """A gateway with room for every program, and a second model without; not started where there are none."""
     folder = tmp_path_factory.mktemp("agent-gateway")
-    file = _written(folder / "gateway.yaml", served())
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
+    with GatewayProcess(folder / "log", served()) as gateway:
         yield gateway
 
 
@@ -101,8 +100,8 @@ def sealing_gateway(
 ) -> Iterator[GatewayProcess]:
     """A gateway whose operator has given a key, by which reasoning is sealed for its clients."""
     folder = tmp_path_factory.mktemp("sealing-gateway")
-    file = _written(folder / "gateway.yaml", served() | {"state": {"keys": [Fernet.generate_key().decode()]}})
-    with GatewayProcess(folder / "log", GATEWAY_CONFIG=str(file)) as gateway:
+    state = {"state": {"keys": [Fernet.generate_key().decode()]}}
+    with GatewayProcess(folder / "log", served() | state) as gateway:
         yield gateway
 
 
@@ -136,13 +135,13 @@ def sealing_desk(programs: Path, sealing_gateway: GatewayProcess, tmp_path: Path
 @pytest.fixture
 def early(programs: Path, served: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Desk]:
     """A desk before a gateway whose Triton is away until it has refused one request."""
-    file = _written(tmp_path / "gateway.yaml", served(url=f"127.0.0.1:{free_port()}"))
+    file = written(tmp_path / "gateway.yaml", served(url=f"127.0.0.1:{free_port()}"))
     gateway = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
     gateway.start(ready=False)
 
     def arrive(exchange: Exchange) -> None:
         if exchange.status >= 500:
-            _written(file, served())
+            written(file, served())
             gateway.wait("/health/ready", 200)
 
     try:

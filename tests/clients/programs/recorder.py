@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.handler_server import HandlerServer
 
 _OF_THE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "host"})
 
@@ -56,18 +56,12 @@ class Recorder:
     after: Callable[[Exchange], None] | None = None
 
     def __enter__(self) -> Recorder:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
+        self._server = HandlerServer(_handler(self)).__enter__()
+        self.url = self._server.url
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def __exit__(self, *ended: object) -> None:
+        self._server.__exit__(*ended)
 
     def posts(self, path: str | None = None) -> list[Exchange]:
         """The POST requests, of one path (without its query) or of all."""
@@ -80,9 +74,6 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base class
-            """Say nothing."""
 
         def _serve(self) -> None:
             if not self.path.startswith("/"):

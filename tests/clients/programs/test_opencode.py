@@ -59,6 +59,14 @@ def opencode(desk: Desk, prompt: str, package: str, *, sealed: bool = False) -> 
     return desk.run("opencode", "run", "--title", "Notes", prompt, **exports(shell))
 
 
+def play_edit(desk: Desk, triton: ScriptedServer) -> None:
+    """Have the model look twice at once, and edit."""
+    notes = str(desk.work / NOTES)
+    looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
+    edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
+    play_looks_and_an_edit(triton, looks, edit, "Edit applied")
+
+
 PROVIDERS = [
     pytest.param("@ai-sdk/openai-compatible", "/v1/chat/completions", of_chat, id="chat"),
     pytest.param("@ai-sdk/openai", "/v1/responses", of_responses, id="responses", marks=pytest.mark.long),
@@ -70,10 +78,7 @@ PROVIDERS = [
 def test_calls_at_once_and_an_edit(
     desk: Desk, scripted_triton: ScriptedServer, package: str, path: str, turn_of: Callable[[dict[str, Any]], Turn]
 ) -> None:
-    notes = str(desk.work / NOTES)
-    looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
-    edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
-    play_looks_and_an_edit(scripted_triton, looks, edit, "Edit applied")
+    play_edit(desk, scripted_triton)
     ended = opencode(desk, "Make it Rome.", package)
     assert ended.code == 0, ended.err
     assert ended.out.endswith("It is Rome now.\n")
@@ -99,10 +104,7 @@ def test_calls_at_once_and_an_edit(
 
 @pytest.mark.long
 def test_sealed_reasoning_by_responses(sealing_desk: Desk, scripted_triton: ScriptedServer) -> None:
-    notes = str(sealing_desk.work / NOTES)
-    looks = [call("bash", command="ls", description="Lists files"), call("read", filePath=notes)]
-    edit = call("edit", filePath=notes, oldString=BEFORE.strip(), newString=AFTER.strip())
-    play_looks_and_an_edit(scripted_triton, looks, edit, "Edit applied")
+    play_edit(sealing_desk, scripted_triton)
     ended = opencode(sealing_desk, "Make it Rome.", "@ai-sdk/openai", sealed=True)
     assert ended.code == 0, ended.err
     assert sealing_desk.notes == AFTER
