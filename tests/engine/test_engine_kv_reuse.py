@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +14,6 @@ from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from tests.rings import examples
 from wire.request import Request
 from wire.response import Perf, Response
-
-MakeEngine = Callable[..., ReferenceEngine]
-Generate = Callable[..., list[Response]]
 
 
 def _text(length: int, start: int = 0) -> list[int]:
@@ -34,17 +30,16 @@ def _ask(engine: ReferenceEngine, prompt: list[int], count: int = 4, **more: obj
 
 
 def _cached(response: Response) -> int:
-    assert response.perf is not None
     assert response.perf.cached_tokens is not None
     return response.perf.cached_tokens
 
 
 @pytest.fixture
-def engine(make_engine: MakeEngine) -> ReferenceEngine:
+def engine(make_engine) -> ReferenceEngine:
     return make_engine(kv_reuse_blocks=32)
 
 
-def test_whole_blocks_of_a_known_prefix_are_reused(engine: ReferenceEngine) -> None:
+def test_whole_blocks_of_a_known_prefix_are_reused(engine) -> None:
     first = _ask(engine, _text(3 * BLOCK + 5))
     again = _ask(engine, _text(3 * BLOCK + 5))
     longer = _ask(engine, [*_text(3 * BLOCK - 1), 7, 8, 9])
@@ -54,19 +49,14 @@ def test_whole_blocks_of_a_known_prefix_are_reused(engine: ReferenceEngine) -> N
     assert engine.stats().kv_blocks_reused == 5
 
 
-def test_the_last_token_of_a_prompt_is_always_computed(engine: ReferenceEngine) -> None:
-    _ask(engine, _text(2 * BLOCK))
+def test_the_last_token_of_a_prompt_is_always_computed_and_answers_are_reused(engine) -> None:
+    answer = _ask(engine, _text(2 * BLOCK), count=BLOCK + 1).ids
     assert _cached(_ask(engine, _text(2 * BLOCK))) == BLOCK
     assert _cached(_ask(engine, _text(2 * BLOCK + 1))) == 2 * BLOCK
+    assert _cached(_ask(engine, [*_text(2 * BLOCK), *answer, 9, 9])) == 3 * BLOCK
 
 
-def test_a_conversation_reuses_its_own_answers(engine: ReferenceEngine) -> None:
-    prompt = _text(BLOCK)
-    answer = _ask(engine, prompt, count=BLOCK + 1).ids
-    assert _cached(_ask(engine, [*prompt, *answer, 9, 9])) == 2 * BLOCK
-
-
-def test_what_is_reused_is_not_computed(engine: ReferenceEngine) -> None:
+def test_what_is_reused_is_not_computed(engine) -> None:
     prompt = _text(4 * PREFILL_TOKENS + 1)
     for steps in (5, 1):
         before = engine.stats().iteration
@@ -74,24 +64,22 @@ def test_what_is_reused_is_not_computed(engine: ReferenceEngine) -> None:
         assert engine.stats().iteration - before == steps
 
 
-def test_a_block_counts_only_behind_its_own_prefix(engine: ReferenceEngine) -> None:
+def test_a_block_counts_only_behind_its_own_prefix(engine) -> None:
     _ask(engine, _text(3 * BLOCK))
     assert _cached(_ask(engine, [6, *_text(3 * BLOCK)[1:]])) == 0
     assert _cached(_ask(engine, _text(3 * BLOCK)[BLOCK:])) == 0
 
 
-def test_requests_that_tell_of_their_prompt_compute_all_of_it(engine: ReferenceEngine) -> None:
+def test_requests_that_tell_of_their_prompt_compute_all_of_it(engine) -> None:
     prompt = _text(2 * BLOCK + 3)
     told = _ask(engine, prompt, prompt_log_probs=0)
     assert _cached(_ask(engine, prompt, prompt_log_probs=0)) == _cached(_ask(engine, prompt, context_logits=True)) == 0
     again = _ask(engine, prompt, prompt_log_probs=0)
-    assert told.prompt is not None
-    assert again.prompt is not None
     assert again.prompt.log_probs == pytest.approx(told.prompt.log_probs, abs=1e-4)
     assert _cached(_ask(engine, prompt)) == 2 * BLOCK  # they leave their blocks to others
 
 
-def test_a_cancelled_sequence_leaves_what_it_has_computed(engine: ReferenceEngine) -> None:
+def test_a_cancelled_sequence_leaves_what_it_has_computed(engine) -> None:
     prompt = _text(2 * PREFILL_TOKENS)
     engine.submit(Request("a", prompt, 5))
     engine.step()
@@ -100,28 +88,26 @@ def test_a_cancelled_sequence_leaves_what_it_has_computed(engine: ReferenceEngin
     assert _cached(_ask(engine, prompt)) == PREFILL_TOKENS
 
 
-def test_without_room_nothing_is_kept(make_engine: MakeEngine) -> None:
+def test_without_room_nothing_is_kept(make_engine) -> None:
     engine = make_engine()
     assert [_cached(_ask(engine, _text(100))) for _ in range(2)] == [0, 0]
 
 
-def test_the_times_are_in_order(engine: ReferenceEngine) -> None:
+def test_the_times_are_in_order(engine) -> None:
     perf = _ask(engine, _text(10)).perf
-    assert perf is not None
     assert 0 < perf.arrival_ns <= perf.first_scheduled_ns <= perf.first_token_ns < perf.last_token_ns
 
 
-def test_what_never_happened_has_no_time(make_engine: MakeEngine) -> None:
+def test_what_never_happened_has_no_time(make_engine) -> None:
     engine = make_engine(max_batch_size=1)
     engine.submit(Request("a", _text(3), 2))
     engine.submit(Request("b", _text(3), 2, perf_metrics=True))
     engine.cancel("b")
     (last,) = engine.step()
-    assert last.perf is not None
     assert last.perf == Perf(last.perf.arrival_ns)
 
 
-def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny: Llama) -> None:
+def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny) -> None:
     pool = BlockPool(4)
 
     def store(text: list[int]) -> None:
@@ -143,9 +129,7 @@ def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny
     assert (known(_text(9 * BLOCK, 180)), known(first), len(pool)) == (4, 0, 4)
 
 
-def test_those_answered_in_a_step_that_fails_are_not_forgotten(
-    tiny: Llama, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_answered_in_a_step_that_fails_are_not_forgotten(tiny, make_engine, monkeypatch) -> None:
     def fail() -> None:
         raise MemoryError("no room for a cache")
 
@@ -179,9 +163,7 @@ _PROMPTS = st.lists(
 
 @settings(max_examples=examples(30))
 @given(prompts=_PROMPTS, room=st.integers(1, 12), together=st.booleans())
-def test_reuse_does_not_change_greedy_tokens(
-    tiny: Llama, prompts: list[tuple[int, int, int, int]], room: int, *, together: bool
-) -> None:
+def test_reuse_does_not_change_greedy_tokens(tiny, prompts, room, *, together) -> None:
     engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, kv_reuse_blocks=room), normalize_log_probs=False)
     answers: dict[str, list[int]] = {}
     for number, (start, length, tail, count) in enumerate(prompts):

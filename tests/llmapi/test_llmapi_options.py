@@ -17,16 +17,16 @@ from wire.request import Beams, RejectedError, Request, Sampling
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 10, "max_position_embeddings": 64}))
     return tmp_path
 
 
-def test_defaults_come_from_the_model(folder: Path) -> None:
+def test_defaults_come_from_the_model(folder) -> None:
     assert read_options({}, {}, folder) == Options(max_seq_len=64, vocab_size=10)
 
 
-def test_environment_wins_over_parameters(folder: Path) -> None:
+def test_environment_wins_over_parameters(folder) -> None:
     environ = {"MAX_SEQ_LEN": "32", "LLM_TENSOR_PARALLEL_SIZE": "2", "LLM_KV_CACHE_FREE_GPU_MEM_FRACTION": "0.5"}
     options = read_options(environ, {"max_seq_len": "48", "kv_cache_free_gpu_mem_fraction": "0.7"}, folder)
     assert (options.max_seq_len, options.tensor_parallel_size, options.kv_cache_fraction) == (32, 2, 0.5)
@@ -39,7 +39,7 @@ class KvCache(dict[str, Any]):
     model_fields = dict.fromkeys(("free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block"))
 
 
-def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> None:
+def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder) -> None:
     sampler = choose_sampler("1.2.1", {}, None)
 
     def cache(parameters: dict[str, str], **extra: Any) -> Any:
@@ -54,7 +54,7 @@ def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> 
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_extra_arguments(folder: Path, suffix: str) -> None:
+def test_extra_arguments(folder, suffix) -> None:
     file = folder / f"extra.{suffix}"
     file.write_text('{"max_num_tokens": 99}' if suffix == "json" else "max_num_tokens: 99\n")
     assert read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {}, folder).extra == {"max_num_tokens": 99}
@@ -70,20 +70,20 @@ def test_extra_arguments(folder: Path, suffix: str) -> None:
         {"LLM_EXTRA_ARGS_FILE": "nowhere.json"},
     ],
 )
-def test_wrong_settings_are_named(folder: Path, environ: dict[str, str]) -> None:
+def test_wrong_settings_are_named(folder, environ) -> None:
     with pytest.raises(RuntimeError, match=next(iter(environ))):
         read_options(environ, {}, folder)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"kv_cache_config": 3}'])
-def test_wrong_extra_file(folder: Path, text: str) -> None:
+def test_wrong_extra_file(folder, text) -> None:
     file = folder / "extra.json"
     file.write_text(text)
     with pytest.raises(RuntimeError, match="LLM_EXTRA_ARGS_FILE"):
         read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {}, folder)
 
 
-def test_context_length_is_never_guessed(tmp_path: Path) -> None:
+def test_context_length_is_never_guessed(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"vocab_size": 10}')
     with pytest.raises(RuntimeError, match="MAX_SEQ_LEN"):
         read_options({}, {}, tmp_path)
@@ -102,7 +102,7 @@ def test_context_length_is_never_guessed(tmp_path: Path) -> None:
         ("1.4.0", "sampler_type", None, {}, True),
     ],
 )
-def test_sampler(version: str, field: str, wanted: str | None, arguments: dict[str, Any], applies: bool) -> None:
+def test_sampler(version, field, wanted, arguments, applies) -> None:
     choice = choose_sampler(version, {field: None}, wanted)
     assert (choice.arguments, choice.applies_penalties) == (arguments, applies)
 
@@ -118,15 +118,13 @@ def test_sampler(version: str, field: str, wanted: str | None, arguments: dict[s
         ("1.4.0", "TorchSampler", True, True),
     ],
 )
-def test_what_a_sampler_takes_beside_the_usual(
-    version: str, wanted: str | None, wide: bool, beam_log_probs: bool
-) -> None:
+def test_what_a_sampler_takes_beside_the_usual(version, wanted, wide, beam_log_probs) -> None:
     """TRTLLMSampler hands everything to TensorRT-LLM's C++ decoder; TorchSampler took it over in 1.3, bit by bit."""
     choice = choose_sampler(version, {"sampler_type": None}, wanted)
     assert (choice.is_wide, choice.beam_log_probs) == (wide, beam_log_probs)
 
 
-def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Path) -> None:
+def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder) -> None:
     options = read_options({}, {"max_beam_width": "4"}, folder)
     assert options.max_beam_width == 4
     arguments = llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, None), KvCache)
@@ -139,7 +137,7 @@ def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Pa
     assert read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {"max_beam_width": "1"}, folder).max_beam_width == 3
 
 
-def test_each_instance_sees_its_own_gpus(folder: Path) -> None:
+def test_each_instance_sees_its_own_gpus(folder) -> None:
     parameters = {"gpu_device_ids": "0, 1;4,5", "tensor_parallel_size": "2"}
     options = read_options({}, parameters, folder)
     assert [visible_gpus(options, f"tensorrt_llm_0_{number}") for number in (0, 1)] == ["0,1", "4,5"]
@@ -173,7 +171,7 @@ def arguments_of(request: Request, *, applies_penalties: bool = True) -> dict[st
         (Sampling(bad_words=((3,),)), "bad_words_list"),
     ],
 )
-def test_a_sampler_that_would_drop_it_refuses_it(sampling: Sampling, name: str) -> None:
+def test_a_sampler_that_would_drop_it_refuses_it(sampling, name) -> None:
     request = Request("r", [1], 3, sampling=sampling)
     arguments_of(request)
     with pytest.raises(RejectedError, match=name):
@@ -231,7 +229,7 @@ def test_what_does_not_go_with_beams_is_refused() -> None:
             asked(**more)
 
 
-def test_parameters_of_a_rendered_repository(tmp_path: Path) -> None:
+def test_parameters_of_a_rendered_repository(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 64, "vocab_size": 10}')
     (tmp_path / "llm_args.json").write_text('{"max_num_tokens": 99}')
     parameters = {"max_batch_size": "7", "max_queue_size": "5", "dtype": "bfloat16"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,18 +13,18 @@ from tokenizers.processors import TemplateProcessing
 
 
 @pytest.fixture(scope="module")
-def text(pre: ModuleType, tiny_model_dir: Path):
+def text(pre, tiny_model_dir):
     return pre.TextToTokens(str(tiny_model_dir), add_special_tokens=False)
 
 
 @pytest.fixture(scope="module")
-def encode(tiny_model_dir: Path):
+def encode(tiny_model_dir):
     tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     return lambda words: tokenizer.encode(words, add_special_tokens=False).ids
 
 
 @pytest.fixture
-def with_bos(tiny_model_dir: Path, tmp_path: Path) -> Path:
+def with_bos(tiny_model_dir, tmp_path) -> Path:
     folder = tmp_path / "bos"
     shutil.copytree(tiny_model_dir, folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -42,7 +41,7 @@ def test_prompts_of_a_batch_are_padded_at_the_end(text, encode) -> None:
     assert ids[1].tolist() == encode("hi") + [text.pad_id] * (len(ids[0]) - len(encode("hi")))
 
 
-def test_special_tokens_are_added_to_prompts_only_when_asked(pre: ModuleType, with_bos: Path, encode) -> None:
+def test_special_tokens_are_added_to_prompts_only_when_asked(pre, with_bos, encode) -> None:
     plain = pre.TextToTokens(str(with_bos), add_special_tokens=False)
     special = pre.TextToTokens(str(with_bos), add_special_tokens=True)
     assert plain.prompts(["hi"])[0].tolist() == [encode("hi")]
@@ -65,7 +64,7 @@ def test_rows_of_different_width_are_padded(text, encode) -> None:
     assert packed[0].tolist() == [encode("a") + [0] * (width - 1), [1] + [-1] * (width - 1)]
 
 
-def test_word_lists_never_hold_special_tokens(pre: ModuleType, with_bos: Path, encode) -> None:
+def test_word_lists_never_hold_special_tokens(pre, with_bos, encode) -> None:
     text = pre.TextToTokens(str(with_bos), add_special_tokens=True)
     assert text.word_lists([["hi"]])[0, 0].tolist() == encode("hi")
 
@@ -80,12 +79,12 @@ def test_bias_falls_on_every_token_of_a_word(text, encode) -> None:
     assert np.count_nonzero(bias) == 2
 
 
-def test_bias_words_are_tokenized_with_special_tokens(pre: ModuleType, with_bos: Path) -> None:
+def test_bias_words_are_tokenized_with_special_tokens(pre, with_bos) -> None:
     text = pre.TextToTokens(str(with_bos), add_special_tokens=False)
     assert text.embedding_bias([["a"]], [[3.0]])[0, 1] == 3.0
 
 
-def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:
+def test_words_and_weights_must_be_as_many(pre, text) -> None:
     with pytest.raises(pre.InputError, match="embedding_bias_weights"):
         text.embedding_bias([["a", "b"]], [[1.0]])
 
@@ -101,7 +100,7 @@ def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:
     ],
 )
 def test_end_and_pad_ids_come_from_the_model_folder(
-    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path, generation: object, tokenizer: object, end: int, pad: int
+    pre, tiny_model_dir, tmp_path, generation, tokenizer, end, pad
 ) -> None:
     shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps(generation))
@@ -110,16 +109,12 @@ def test_end_and_pad_ids_come_from_the_model_folder(
     assert (text.end_id, text.pad_id) == (end, pad)
 
 
-def test_the_folder_comes_from_the_environment(
-    pre: ModuleType, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_comes_from_the_environment(pre, tiny_model_dir, monkeypatch) -> None:
     monkeypatch.setenv("MODEL_DIR", str(tiny_model_dir))
     assert pre.TextToTokens("${MODEL_DIR}", add_special_tokens=False).vocab_size > 256
 
 
-def test_a_missing_folder_is_an_error_that_names_model_dir(
-    pre: ModuleType, post: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_folder_is_an_error_that_names_model_dir(pre, post, tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("MODEL_DIR", raising=False)
     for module, load in ((pre, pre.tokenizer_file), (post, post.load_tokenizer)):
         with pytest.raises(module.LoadError, match="MODEL_DIR is not set"):
@@ -130,9 +125,7 @@ def test_a_missing_folder_is_an_error_that_names_model_dir(
             load("${MODEL_DIR}")
 
 
-def test_a_broken_configuration_file_is_an_error_that_names_it(
-    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path
-) -> None:
+def test_a_broken_configuration_file_is_an_error_that_names_it(pre, tiny_model_dir, tmp_path) -> None:
     shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
     (tmp_path / "generation_config.json").write_text("{")
     with pytest.raises(pre.LoadError, match=r"generation_config\.json is not JSON"):

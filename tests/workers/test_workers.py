@@ -67,7 +67,6 @@ def pair(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def worker_pids(gateway: GatewayProcess) -> list[int]:
-    assert gateway._process is not None
     tasks = Path(f"/proc/{gateway._process.pid}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
@@ -245,7 +244,6 @@ def test_running_answers_end_before_the_workers_do(pair: GatewayProcess, release
 def test_workers_end_with_their_supervisor(pair: GatewayProcess) -> None:
     pids = worker_pids(pair)
     process, pair._process = pair._process, None
-    assert process is not None
     process.kill()
     process.wait()
     wait_until(lambda: not any(running(pid) for pid in pids))
