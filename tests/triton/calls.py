@@ -1,19 +1,40 @@
-"""Requests to transports, and their calls read to the end."""
+"""Transports, requests to them, and their calls read to the end."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tritonclient.grpc import service_pb2
 
+from gateway.generation.engine import EngineError, ErrorKind
+from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import InferCall, Transport, TransportError
+from gateway.triton.transports import TransportName, make_transport
+
+
+@asynccontextmanager
+async def connected(name: TransportName, url: str) -> AsyncIterator[Transport]:
+    """A transport to an address, which takes responses of up to 10 MB."""
+    async with open_channel(url, max_response_bytes=10_000_000) as channel:
+        transport = make_transport(name, url, channel)
+        try:
+            yield transport
+        finally:
+            await transport.close()
 
 
 def ask(name: str = "r1", *content: bytes) -> Any:
     """A request with an id and for a model of the same name."""
     return service_pb2.ModelInferRequest(model_name=name, id=name, raw_input_contents=content)
+
+
+def of(kind: ErrorKind) -> Callable[[EngineError], bool]:
+    """Whether an error is of a kind, for ``pytest.raises``."""
+    return lambda error: error.kind is kind
 
 
 async def read_all(call: InferCall) -> list[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,13 @@ from raw_http2 import (
     RST,
     SETTINGS,
     WINDOW,
-    Attack,
     Peer,
     RawServer,
     answer,
     frame,
     message,
+    nothing,
+    served,
 )
 from tritonclient.grpc import service_pb2
 
@@ -52,22 +53,6 @@ def goaway(last: int, code: int = 0) -> bytes:
 def whole(peer: Peer, stream: int) -> bytes:
     """An answer of one response."""
     return peer.headers(stream) + frame(DATA, 0, stream, answer(1)) + peer.trailers(stream)
-
-
-@asynccontextmanager
-async def served(
-    attack: Attack, greeting: bytes = frame(SETTINGS, 0, 0), timing: Timing | None = None
-) -> AsyncIterator[tuple[RawServer, H2Transport]]:
-    async with RawServer(attack, greeting) as server:
-        transport = H2Transport(server.url, timing=timing or Timing())
-        try:
-            yield server, transport
-        finally:
-            await transport.close()
-
-
-async def nothing(_peer: Peer, _stream: int) -> None:
-    pass
 
 
 # GOAWAY (RFC 9113, section 6.8)

@@ -20,11 +20,10 @@ import grpc
 import pytest
 from scripted_triton import ScriptedTriton, play, response, string, tokens
 
-from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
-from gateway.triton.transports import TransportName, make_transport
+from gateway.triton.transports import TransportName
 from tests.ports import free_port
-from tests.triton.calls import ask, eventually, failure, read_all
+from tests.triton.calls import ask, connected, eventually, failure, read_all
 from tests.waiting import until
 
 PROGRAMS = {name: path for name in ("envoy", "nginx") if (path := shutil.which(name)) is not None}
@@ -154,13 +153,9 @@ async def through(proxy: Proxy, name: TransportName, script: Any) -> AsyncIterat
     options = [("grpc.max_receive_message_length", -1)]
     async with (
         ScriptedTriton(script, port=proxy.upstream, options=options) as server,
-        open_channel(proxy.url) as channel,
+        connected(name, proxy.url) as transport,
     ):
-        transport = make_transport(name, proxy.url, channel)
-        try:
-            yield server, transport
-        finally:
-            await transport.close()
+        yield server, transport
 
 
 async def test_many_streams_arrive_whole_while_connections_are_sent_away(
