@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,3 +63,10 @@ async def eventually(transport: Transport, *failures: str, name: str = "r1") -> 
             assert error.status in failures  # noqa: PT017
             await asyncio.sleep(0.05)
     raise AssertionError("it was tried in vain for ten seconds")
+
+
+def rejected_by_page(title: str, start: str = "Rejected") -> set[str]:
+    """The parameters that a paragraph of docs/reference/served.md names, by its section and its first words."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "served.md").read_text()
+    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"`(\w+)`", section.split(f"**{start}**")[-1].split("\n\n")[0]))

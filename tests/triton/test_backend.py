@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from scripted_triton import ScriptedTriton, ask, stock_configs, tokens
+from scripted_triton import ScriptedTriton, ask, drop_tensors, stock_configs, tokens
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
 from gateway.triton import TritonBackend
@@ -22,14 +21,11 @@ from tests.triton.calls import of
 from tests.waiting import until
 
 
-@dataclass(frozen=True)
 class Running:
-    """A request in flight, as the backend's watch asks it."""
+    """A request whose engine has just responded, as the backend's watch asks it."""
 
-    responded_at: Callable[[], float | None]
-    prompt_tokens: int = 1
-
-    def lost(self) -> None: ...
+    prompt_tokens = 1
+    responded_at = staticmethod(time.perf_counter)
 
 
 async def generate(backend: TritonBackend) -> list[int]:
@@ -67,9 +63,7 @@ async def test_it_notices_a_restart_and_discovers_anew(unused_port: int) -> None
         await before.stop()
         await until(lambda: not backend.status.ready)
         configs = stock_configs()
-        inputs = [tensor for tensor in configs["tensorrt_llm"].input if tensor.name != "num_top_log_probs"]
-        del configs["tensorrt_llm"].input[:]
-        configs["tensorrt_llm"].input.extend(inputs)
+        drop_tensors(configs["tensorrt_llm"], ["num_top_log_probs"])
         async with ScriptedTriton(configs=configs, port=unused_port):
             await backend.wait_ready(10)
             assert backend.engine.features.max_top_logprobs == 0
@@ -105,7 +99,7 @@ async def test_an_engine_that_sends_tokens_lives_however_late_its_checks_are(mon
         TritonBackend(server.url, "ensemble", health=HealthChecks(0.1, 2)) as backend,
     ):
         await backend.wait_ready(10)
-        running = Running(time.perf_counter)
+        running = Running()
         backend.health.began(running)
         server.slow_checks = 100
         await until(lambda: server.slow_checks <= 94)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bls_exchange import BLS, exchange, upstream_configs
 from google.protobuf import text_format
-from scripted_triton import ask, floats, ints, response, string, text
+from scripted_triton import ask, drop_tensors, floats, ints, response, string, text
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
@@ -148,9 +148,7 @@ async def test_the_setting_decides_about_a_stream(options: EngineOptions, stream
 
 async def test_a_temperature_that_goes_nowhere_is_refused() -> None:
     configs = upstream_configs()
-    old = [tensor for tensor in configs[BLS].input if tensor.name != "prompt_table_extra_id"]
-    del configs[BLS].input[:]
-    configs[BLS].input.extend(old)
+    drop_tensors(configs[BLS], ["prompt_table_extra_id"])
     with pytest.raises(EngineError) as error:
         await exchange(configs, ask(params=SamplingParams(temperature=0.5)), text(b"a", final=True))
     assert error.value.param == "temperature"
