@@ -75,6 +75,10 @@ def asked(prompt: list[int], limit: int, end: int = END, **more: Any) -> Tensors
     return inputs | {name: np.array([[value]]) for name, value in more.items()}
 
 
+def answered(ids: list[int]) -> Tensors:
+    return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
+
+
 def plain(prompt: list[int], limit: int, end: int = END) -> list[int]:
     ids: list[int] = []
     while len(ids) < limit and (token := following([*prompt, *ids])) != end:
@@ -174,8 +178,7 @@ def sampled(seed: int, *, end: float) -> Callable[[Tensors], Tensors]:
             new.append(int(draws.integers(1, 4)))
             if len(new) <= len(guesses) and guesses[len(new) - 1] != new[-1]:
                 break
-        ids = np.array(new, np.int32).reshape(1, 1, -1)
-        return {"output_ids": ids, "sequence_length": np.array([[ids.size]], np.int32)}
+        return answered(new)
 
     return call
 
@@ -203,12 +206,8 @@ def test_a_sampled_answer_without_finish_reasons_is_as_long_as_without_drafts(sp
 )
 def test_a_short_round_without_finish_reason_is_the_end_or_a_rejected_guess(speculation, given, ended) -> None:
     rounds = iter([given, []])
-
-    def engine(ids: list[int]) -> Tensors:
-        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
-
     speculative = speculation.Speculation(
-        asked([5], 50), lambda _: engine([1, 2, 3]), lambda _: engine(next(rounds)), 3
+        asked([5], 50), lambda _: answered([1, 2, 3]), lambda _: answered(next(rounds)), 3
     )
     list(speculative.answers())
     assert (list(rounds) == [[]]) == ended
@@ -220,14 +219,10 @@ def test_a_stop_word_ends_where_no_finish_reason_tells_it(speculation, size) -> 
     words = np.array([[[99, *range(15 - size, 15), 0], [1, 1 + size, *[-1] * size]]], np.int32)
     rounds = iter([[10, 11, 12], [13, 14], [15, 16, 17]])
 
-    def target(inputs: Tensors) -> Tensors:
-        ids = next(rounds)
-        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
-
-    def draft(inputs: Tensors) -> Tensors:
-        return {"output_ids": np.array([[[13, 9]]], np.int32), "sequence_length": np.array([[2]], np.int32)}
-
-    (answer,) = speculation.Speculation(asked([5], 8) | {"stop_words_list": words}, draft, target, 2).answers()
+    inputs = asked([5], 8) | {"stop_words_list": words}
+    (answer,) = speculation.Speculation(
+        inputs, lambda _: answered([13, 9]), lambda _: answered(next(rounds)), 2
+    ).answers()
     assert answer["output_ids"].reshape(-1).tolist() == [10, 11, 12, 13, 14]
 
 

@@ -85,30 +85,15 @@ def test_long_streams_decode_only_a_window(post, byte_level) -> None:
     assert max(decoded) <= 4
 
 
-class Clock:
+def test_a_state_expires(post, byte_level) -> None:
     now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def states(post, byte_level, clock):
-    return post.TextStates(
-        lambda: post.IncrementalText(byte_level.decode, hold_run=False), capacity=3, expiry_s=60, clock=clock
+    states = post.TextStates(
+        lambda: post.IncrementalText(byte_level.decode, hold_run=False), capacity=3, expiry_s=60, clock=lambda: now
     )
-
-
-def test_a_state_expires(states, byte_level, clock) -> None:
     ids = byte_level.encode("🙂").ids
     states.push("gone", ids[:2], last=False)
-    clock.now = 59.0
+    now = 59.0
     states.push("kept", ids[:2], last=False)
-    clock.now = 61.0
+    now = 61.0
     assert states.push("kept", ids[2:], last=False) == "🙂"
     assert len(states) == 1
