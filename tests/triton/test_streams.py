@@ -142,47 +142,28 @@ async def test_leaving_a_direct_request_cancels_the_rpc(connect: Any, how: str) 
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("how", ["closed", "task cancelled"])
-async def test_leaving_an_ensemble_request_stops_it_by_id(connect: Any, how: str) -> None:
-    stopped = asyncio.Event()
-
-    async def script(request: Any, context: Any) -> AsyncIterator[Any]:
-        if "stop" in inputs_of(request):
-            stopped.set()
-            yield tokens(final=True)
-            return
-        while not stopped.is_set():
-            yield tokens(1)
-            await asyncio.sleep(0.01)
-        yield tokens(final=True)
-
-    server, connection = await connect(script)
-    await leave(engine_for("ensemble", connection), how)
-    await connection.background.drain(5)
-    target, *stops = server.requests
-    assert [(stop.id, stop.model_name) for stop in stops][:1] == [(target.id, "tensorrt_llm")]
-    # It ended by itself: Triton would count a cancelled ensemble request as in flight.
-    assert server.cancelled == []
-    assert len(connection.background) == 0
-
-
-async def test_a_stop_that_came_too_early_is_repeated(connect: Any) -> None:
+@pytest.mark.parametrize(("how", "heeded"), [("closed", 1), ("task cancelled", 1), ("closed", 2)])
+async def test_leaving_an_ensemble_request_stops_it_by_id(connect: Any, how: str, heeded: int) -> None:
+    """A stop that came too early is repeated."""
     stops: list[str] = []
 
     async def script(request: Any, context: Any) -> AsyncIterator[Any]:
         if "stop" in inputs_of(request):
             stops.append(request.id)
-            yield tokens(final=True)
-            return
-        while len(stops) < 2:
-            yield tokens(1)
-            await asyncio.sleep(0.01)
+        else:
+            while len(stops) < heeded:
+                yield tokens(1)
+                await asyncio.sleep(0.01)
         yield tokens(final=True)
 
-    _, connection = await connect(script)
-    await leave(engine_for("ensemble", connection), "closed")
+    server, connection = await connect(script)
+    await leave(engine_for("ensemble", connection), how)
     await connection.background.drain(5)
-    assert stops == ["r1", "r1"]
+    assert stops == ["r1"] * heeded
+    assert {request.model_name for request in server.requests[1:]} == {"tensorrt_llm"}
+    # It ended by itself: Triton would count a cancelled ensemble request as in flight.
+    assert server.cancelled == []
+    assert len(connection.background) == 0
 
 
 @pytest.mark.parametrize("heard", [True, False], ids=["to no avail", "not heard"])

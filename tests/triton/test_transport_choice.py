@@ -47,22 +47,16 @@ async def answers(transport: Transport) -> list[Any]:
 class Relay:
     """Connects its clients to a port of 127.0.0.1; an async context manager.
 
-    Args:
-        port: that one.
-        tunnel: clients ask for a tunnel first, by CONNECT.
-
     Attributes:
-        asked: heads of those requests.
+        asked: heads of the requests for a tunnel, by CONNECT, which clients send first where ``tunnel`` is set.
         connections: how many clients came.
     """
 
     def __init__(self, port: int, *, tunnel: bool = False) -> None:
-        self._port = port
-        self._tunnel = tunnel
+        self._port, self._tunnel = port, tunnel
         self._frozen: list[asyncio.Event] = []
         self._writers: list[asyncio.StreamWriter] = []
         self._full = False
-        self._tasks: set[asyncio.Task[Any]] = set()
         self.asked: list[bytes] = []
 
     async def __aenter__(self) -> Relay:
@@ -72,8 +66,8 @@ class Relay:
 
     async def __aexit__(self, *_error: object) -> None:
         self._server.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=10)
+        for writer in self._writers:
+            await writer.wait_closed()
 
     @property
     def connections(self) -> int:
@@ -91,9 +85,6 @@ class Relay:
             writer.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         frozen = asyncio.Event()
         self._frozen.append(frozen)
         self._writers.append(writer)
