@@ -56,12 +56,14 @@ def test_the_last_token_of_a_prompt_is_always_computed_and_answers_are_reused(en
     assert _cached(_ask(engine, [*_text(2 * BLOCK), *answer, 9, 9])) == 3 * BLOCK
 
 
-def test_what_is_reused_is_not_computed(engine) -> None:
+def test_what_is_reused_is_not_computed_and_without_room_nothing_is(engine, make_engine) -> None:
     prompt = _text(4 * PREFILL_TOKENS + 1)
     for steps in (5, 1):
         before = engine.stats().iteration
         _ask(engine, prompt, count=1)
         assert engine.stats().iteration - before == steps
+    bare = make_engine()
+    assert [_cached(_ask(bare, _text(100))) for _ in range(2)] == [0, 0]
 
 
 def test_a_block_counts_only_behind_its_own_prefix(engine) -> None:
@@ -88,22 +90,14 @@ def test_a_cancelled_sequence_leaves_what_it_has_computed(engine) -> None:
     assert _cached(_ask(engine, prompt)) == PREFILL_TOKENS
 
 
-def test_without_room_nothing_is_kept(make_engine) -> None:
-    engine = make_engine()
-    assert [_cached(_ask(engine, _text(100))) for _ in range(2)] == [0, 0]
-
-
-def test_the_times_are_in_order(engine) -> None:
+def test_the_times_are_in_order_and_what_never_happened_has_none(engine, make_engine) -> None:
     perf = _ask(engine, _text(10)).perf
     assert 0 < perf.arrival_ns <= perf.first_scheduled_ns <= perf.first_token_ns < perf.last_token_ns
-
-
-def test_what_never_happened_has_no_time(make_engine) -> None:
-    engine = make_engine(max_batch_size=1)
-    engine.submit(Request("a", _text(3), 2))
-    engine.submit(Request("b", _text(3), 2, perf_metrics=True))
-    engine.cancel("b")
-    (last,) = engine.step()
+    busy = make_engine(max_batch_size=1)
+    busy.submit(Request("a", _text(3), 2))
+    busy.submit(Request("b", _text(3), 2, perf_metrics=True))
+    busy.cancel("b")
+    (last,) = busy.step()
     assert last.perf == Perf(last.perf.arrival_ns)
 
 

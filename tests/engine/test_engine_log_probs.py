@@ -108,11 +108,8 @@ def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_compa
     np.testing.assert_allclose(_scores([alone]).log_probs, scores.log_probs, atol=BATCH_EFFECTS)
 
 
-def test_a_prompt_of_one_token_has_no_log_probs(generate) -> None:
+def test_the_prompts_log_probs_come_also_where_there_are_none_and_no_answer(generate) -> None:
     assert _scores(generate(Request("", [20], 2, prompt_log_probs=3, streaming=True))) == PromptScores()
-
-
-def test_the_prompts_log_probs_come_also_when_the_answer_is_empty(generate) -> None:
     end = generate(Request("", PROMPT, 1))[0].ids[0]
     (last,) = generate(Request("", PROMPT, 5, end_id=end, prompt_log_probs=0, streaming=True))
     assert (last.ids, last.finish) == ([], "stop")

@@ -118,17 +118,14 @@ def test_what_cannot_be_computed_is_refused_by_name(tiny_model_dir, tmp_path, ch
         Llama(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 4, b"\xff" * 64, b"\x02" + bytes(7) + b"{}"])
-def test_damaged_weights_are_a_load_error(tiny_model_dir, tmp_path, content) -> None:
-    folder = _copy_config(tiny_model_dir, tmp_path / "damaged")
-    (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError):
-        Llama(folder)
-
-
-def test_a_folder_without_config_is_a_load_error(tmp_path) -> None:
+def test_damaged_or_missing_files_are_load_errors(tiny_model_dir, tmp_path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         Llama(tmp_path)
+    folder = _copy_config(tiny_model_dir, tmp_path / "damaged")
+    for content in (b"", b"\x00" * 4, b"\xff" * 64, b"\x02" + bytes(7) + b"{}"):
+        (folder / "model.safetensors").write_bytes(content)
+        with pytest.raises(ModelError):
+            Llama(folder)
 
 
 def _copy_config(source: Path, folder: Path, **changes: object) -> Path:

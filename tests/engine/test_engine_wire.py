@@ -179,6 +179,11 @@ def test_guides() -> None:
             guide(**wrong)
 
 
+def test_packed_words_follow_the_contracts_example() -> None:
+    assert unpack_words("w", np.array([[10, 11, 20], [2, 3, -1]], np.int32)) == ((10, 11), (20,))
+    assert unpack_words("w", np.array([[0], [-1]], np.int32)) == ()
+
+
 def test_neutral_values_of_unsupported_features_pass() -> None:
     read(
         beam_width=1,
@@ -190,11 +195,6 @@ def test_neutral_values_of_unsupported_features_pass() -> None:
         embedding_bias=np.zeros((1, 0), np.float32),
         stop_words_list=np.zeros((1, 2, 0), np.int32),
     )
-
-
-def test_packed_words_follow_the_contracts_example() -> None:
-    assert unpack_words("w", np.array([[10, 11, 20], [2, 3, -1]], np.int32)) == ((10, 11), (20,))
-    assert unpack_words("w", np.array([[0], [-1]], np.int32)) == ()
 
 
 _ALL = {"num_input_tokens": True, "num_output_tokens": True, "finish_reason": True}
@@ -229,6 +229,10 @@ def test_a_zero_token_final_response() -> None:
     assert tensors["num_output_tokens"].item() == 0
     assert tensors["finish_reason"].tolist() == [[b"stop"]]
     assert tensors["finish_reason"].shape == (1, 1)
+    plain = to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"))
+    assert set(plain) == {"output_ids", "sequence_length"}
+    echo = Response(Request("r", [5, 6], 9, echo=True, **_ALL), ids=[5, 6, 7], final=True, finish="length")
+    assert to_tensors(echo)["num_output_tokens"].item() == 3  # with the prompt
 
 
 def test_shapes_of_logits_have_their_axes_swapped_while_streaming() -> None:
@@ -262,16 +266,6 @@ def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
     }
     assert tensors["num_cached_tokens"].tolist() == [[64]]
     assert {array.dtype for name, array in tensors.items() if "time" in name} == {np.dtype(np.int64)}
-
-
-def test_only_what_was_asked_for_is_sent() -> None:
-    tensors = to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"))
-    assert set(tensors) == {"output_ids", "sequence_length"}
-
-
-def test_output_token_count_of_an_echo_includes_the_prompt() -> None:
-    response = Response(Request("r", [5, 6], 9, echo=True, **_ALL), ids=[5, 6, 7], final=True, finish="length")
-    assert to_tensors(response)["num_output_tokens"].item() == 3
 
 
 @pytest.mark.parametrize(

@@ -136,14 +136,10 @@ def test_structural_tags_need_xgrammar() -> None:
 
 
 @pytest.mark.parametrize("version", recorded.TABLE)
-def test_adapters_fit_the_recorded_signature(version, adapters) -> None:
+def test_adapters_and_arguments_fit_the_recorded_signatures(version, adapters) -> None:
     found = read_adapters(adapters)
     recorded.check_call("LoraConfig", found.config_arguments(), version)
     recorded.check_call("LoRARequest", found.request_arguments(LoraTask(3)), version)
-
-
-@pytest.mark.parametrize("version", recorded.TABLE)
-def test_arguments_of_extensions_exist(version) -> None:
     request = Request("", [1], 1, prompt_log_probs=0, perf_metrics=True)
     arguments = Extensions(metrics=True, to_array=np.asarray).sampling_arguments(request)
     recorded.check_call("SamplingParams", arguments, version)

@@ -51,18 +51,14 @@ REQUESTS = [
 
 @every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
-def test_sampling_arguments_fit(version, request_) -> None:
+def test_arguments_of_a_request_fit(version, request_) -> None:
     extensions = replace(WIDE, beams=request_.beams.width)
     arguments = sampling_arguments(
         request_, max_tokens=5, applies_penalties=True, to_tensor=lambda array: array, extensions=extensions
     )
     recorded.check_call("SamplingParams", arguments, version)
-
-
-@every_version
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
-def test_generate_arguments_fit(version, request_) -> None:
-    more = Extensions(retention=lambda _: object()).generate_arguments(replace_retention(request_))
+    kept = replace(request_, retention=Retention(decode_priority=50))
+    more = Extensions(retention=lambda _: object()).generate_arguments(kept)
     assert list(more) == ["kv_cache_retention_config"]
     recorded.check_call("LLM.generate_async", generate_arguments(request_, object()) | more, version)
 
@@ -78,10 +74,6 @@ def test_a_salt_goes_where_the_version_takes_it(version) -> None:
         recorded.check_call("LLM.generate_async", generate_arguments(request, object()) | more, version)
     else:
         assert version.startswith("1.0")
-
-
-def replace_retention(request: Request) -> Request:
-    return replace(request, retention=Retention(decode_priority=50))
 
 
 def cache_of(version: str) -> type[dict[str, Any]]:

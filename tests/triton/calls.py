@@ -47,6 +47,13 @@ async def read_all(call: InferCall) -> list[Any]:
     return answers
 
 
+async def begun(transport: Transport, name: str = "bystander") -> InferCall:
+    """A call whose first response has come."""
+    call = transport.infer(ask(name), timeout=20)
+    assert await call.read() is not None
+    return call
+
+
 async def failure(call: InferCall) -> TransportError:
     """The error by which a call ends."""
     with pytest.raises(TransportError) as error:

@@ -18,7 +18,7 @@ from gateway.triton.h2 import keepalive as keepalive_module
 from gateway.triton.h2.keepalive import KeepAlive
 from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import InferCall
-from tests.triton.calls import ask, failure
+from tests.triton.calls import ask, begun, failure
 
 
 async def test_attempts_are_spaced_and_requests_in_between_fail_at_once() -> None:
@@ -62,8 +62,7 @@ async def test_a_server_that_answers_pings_is_waited_for() -> None:
         peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
 
     async with served(attack, timing=Timing(keepalive=0.01, keepalive_timeout=1)) as (server, transport):
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
+        call = await begun(transport, "bad")
         frames = server.peers[0].frames
         await server.until(lambda: sum(kind == PING for kind, *_ in frames) == 2)
         call.cancel()
@@ -128,8 +127,7 @@ async def test_a_connection_that_takes_no_more_is_closed_when_its_last_request_l
         )
 
     async with served(attack) as (server, transport):
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
+        call = await begun(transport, "bad")
         call.cancel()
         await server.until(lambda: server.peers[0].closed)
         assert [kind for kind, *_ in server.peers[0].frames][-1] == RST
@@ -148,8 +146,7 @@ async def test_a_flood_of_messages_beyond_the_credit() -> None:
             peer.send(frame(DATA, 0, stream, answer(*range(230))))
 
     async with served(attack) as (_, transport):
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         call = transport.infer(ask("bad"), timeout=20)
         # The bystander's answer comes after the flood, which the connection has credit for, but not the stream.
         assert await bystander.read() is not None

@@ -17,7 +17,7 @@ from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2.limits import Limits
 from gateway.triton.transports import TransportName, make_transport
-from tests.triton.calls import ask, connected, eventually, failure, read_all
+from tests.triton.calls import ask, begun, connected, eventually, failure, read_all
 
 
 def number(message: Any) -> int:
@@ -156,8 +156,7 @@ async def test_many_streams_keep_apart(transport_name) -> None:
 
 async def test_a_server_that_comes_back_is_used_again(transport_name) -> None:
     async with ScriptedTriton(forever) as server, connected(transport_name, server.url) as transport:
-        call = transport.infer(ask(), timeout=20)
-        await call.read()
+        call = await begun(transport, "r1")
         await server.stop()
         assert (await failure(call)).status in ("UNAVAILABLE", "CANCELLED")
         assert (await failure(transport.infer(ask(), timeout=20))).status == "UNAVAILABLE"
@@ -176,8 +175,7 @@ async def test_a_server_that_goes_finishes_what_runs(transport_name) -> None:
             yield tokens(n)
 
     async with ScriptedTriton(script) as old, connected(transport_name, old.url) as transport:
-        call = transport.infer(ask(), timeout=20)
-        await call.read()
+        call = await begun(transport, "r1")
         stopping = asyncio.create_task(old.stop(10))
         new = await start_when_free(ScriptedTriton(lambda *_: play(tokens(7)), port=old.port))
         assert [number(m) for m in await eventually(transport, "UNAVAILABLE")] == [7]
@@ -232,8 +230,7 @@ async def test_a_message_beyond_the_limit_ends_its_own_request_only(name: str) -
 async def test_closing_the_gateways_side_ends_what_runs(transport_name: TransportName) -> None:
     async with ScriptedTriton(forever) as server, open_channel(server.url) as channel:
         transport = make_transport(transport_name, server.url, channel)
-        call = transport.infer(ask("r1"), timeout=20)
-        await call.read()
+        call = await begun(transport, "r1")
         reader = asyncio.create_task(failure(call))
         await asyncio.sleep(0)
         await transport.close()

@@ -36,7 +36,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton.response_stream import ResponseStream
 from gateway.triton.transport import TransportError
 from gateway.triton.transports import TransportName
-from tests.triton.calls import ask, connected, eventually, failure, of, read_all
+from tests.triton.calls import ask, begun, connected, eventually, failure, of, read_all
 
 ANY_FAILURE = {"INTERNAL", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 
@@ -141,8 +141,7 @@ def with_transports(names: Iterable[str]) -> pytest.MarkDecorator:
 async def test_one_stream_suffers(transport_name: TransportName, name: str) -> None:
     attack, statuses = ONE_STREAM[name]
     async with RawServer(attack) as server, connected(transport_name, server.url) as transport:
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         assert (await failure(transport.infer(ask("bad"), timeout=20))).status in statuses
         assert len(await read_all(bystander)) == 1
         assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
@@ -157,8 +156,7 @@ async def test_the_connection_is_dropped_and_another_one_found(transport_name: T
             peer.drop()
 
     async with RawServer(attack) as server, connected(transport_name, server.url) as transport:
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         assert (await failure(transport.infer(ask("bad"), timeout=20))).status in ANY_FAILURE
         assert (await failure(bystander)).status in ANY_FAILURE
         assert len(await eventually(transport, "UNAVAILABLE", "INTERNAL", name="good")) == 1
@@ -191,8 +189,7 @@ async def test_what_harms_nobody(transport_name: TransportName, name: str) -> No
         peer.send(peer.trailers(stream))
 
     async with RawServer(attack) as server, connected(transport_name, server.url) as transport:
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 4
         assert len(await read_all(bystander)) == 1
         assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1

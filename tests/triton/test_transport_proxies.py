@@ -23,7 +23,7 @@ from scripted_triton import ScriptedTriton, play, response, string, tokens
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName
 from tests.ports import free_port
-from tests.triton.calls import ask, connected, eventually, failure, read_all
+from tests.triton.calls import ask, begun, connected, eventually, failure, read_all
 from tests.waiting import until
 
 PROGRAMS = {name: path for name in ("envoy", "nginx") if (path := shutil.which(name)) is not None}
@@ -225,8 +225,7 @@ async def test_a_server_that_is_away_is_unavailable_and_found_again(
     proxy: Proxy, transport_name: TransportName
 ) -> None:
     async with through(proxy, transport_name, forever) as (server, transport):
-        call = transport.infer(ask(), timeout=20)
-        assert await call.read() is not None
+        call = await begun(transport, "r1")
         await server.stop()
         assert (await failure(call)).status in AWAY | {"CANCELLED", "INTERNAL"}
         status = (await failure(transport.infer(ask(), timeout=20))).status
