@@ -33,15 +33,7 @@ class Truth(NamedTuple):
 
 
 class Bench:
-    """The doubles, and the gateway before them.
-
-    Args:
-        folder: for settings and logs.
-        stock: the doubles of the engine family.
-        llmapi: those of the LLM API's model.
-        text: those of the vLLM backend.
-        dialects: that it serves.
-    """
+    """The doubles, and the gateway before them, whose settings and logs lie in a folder."""
 
     def __init__(
         self, folder: Path, stock: StockServer, llmapi: LlmapiServer, text: TextServer, dialects: Sequence[Dialect]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from scripted_triton import ScriptedTriton, ask, play, tokens
 
-from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import TritonBackend
 from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
+from tests.waiting import until
 
 STALL_S = 0.1
 
@@ -42,32 +42,19 @@ class Situation:
         )
         self.states: list[str] = []
         self.ready: list[bool] = []
-        self._changed = asyncio.Event()
         self.backend.health.listen(self._note)
 
     def _note(self, state: str) -> None:
         self.states.append(state)
         self.ready.append(self.backend.status.ready)
-        self._changed.set()
 
     async def until(self, state: str) -> None:
-        async def wait() -> None:
-            while state not in self.states:
-                self._changed.clear()
-                await self._changed.wait()
-
-        await asyncio.wait_for(wait(), 10)
+        await until(lambda: state in self.states)
 
     def stall(self) -> Stuck:
         stuck = Stuck()
         self.backend.health.began(stuck)
         return stuck
-
-    def rejected(self) -> str:
-        with pytest.raises(EngineError) as error:
-            _ = self.backend.engine
-        assert error.value.kind is ErrorKind.UNAVAILABLE
-        return error.value.detail
 
 
 Start = Callable[..., Any]

@@ -12,9 +12,8 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -57,14 +56,8 @@ http {{
 """
 
 
-@dataclass
-class Proxy:
-    """A proxy in front of a server that a test starts at the address behind it.
-
-    Attributes:
-        url: where it listens.
-        upstream: port of 127.0.0.1 that it connects to.
-    """
+class Proxy(NamedTuple):
+    """A proxy that listens at ``url``, before a server that a test starts on port ``upstream``."""
 
     url: str
     upstream: int
