@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cpu_double.kv_cache import BLOCK
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
 from cpu_double.sampler import Guess, Sampler
+from tests.engine.alone import drain
 from tests.engine.tensors import read
 from tests.rings import examples
 from wire.outputs import to_tensors
@@ -114,20 +115,12 @@ def test_sampled_answers_are_the_same_with_any_draft(make_engine, data) -> None:
 
     def run(draft: tuple[int, ...]) -> list[int]:
         engine.submit(Request("", PROMPT, 10, sampling=sampling, draft=Draft(draft)))
-        responses: list[Response] = []
-        while engine.busy:
-            responses += engine.step()
-        return responses[-1].ids
+        return drain(engine)[""][-1].ids
 
     plain = run(())
     kept = data.draw(st.integers(0, 10))
     rest = data.draw(st.lists(st.integers(3, 258), max_size=5))
     assert run((*plain[:kept], *rest)) == plain
-
-
-def test_a_draft_beyond_the_vocabulary_is_refused(generate) -> None:
-    with pytest.raises(RejectedError, match="draft_input_ids must be within the vocabulary"):
-        generate(Request("", PROMPT, 5, draft=Draft((267,))))
 
 
 def test_the_tensors_of_a_draft() -> None:
@@ -152,7 +145,9 @@ def test_a_draft_that_cannot_be_is_named(wrong, message) -> None:
         read({"draft"}, **wrong)
 
 
-def test_logits_of_another_shape_are_refused(generate) -> None:
+def test_a_draft_that_does_not_fit_the_vocabulary_is_refused(generate) -> None:
+    with pytest.raises(RejectedError, match="draft_input_ids must be within the vocabulary"):
+        generate(Request("", PROMPT, 5, draft=Draft((267,))))
     with pytest.raises(RejectedError, match=r"draft_logits must have shape \[1, 2, 267\]"):
         generate(Request("", PROMPT, 5, draft=Draft((5, 6), np.zeros((1, 267), np.float32))))
 

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from cpu_double.guided import GuidedDecoder, Matcher
 from cpu_double.guides import load_guided_decoder
 from cpu_double.reference_engine import Limits, ReferenceEngine
+from tests.engine.alone import drain
 from tests.scripted_engine.replay import write_scripted_model
 from wire.request import Guide, RejectedError, Request, Sampling
 from wire.response import Response
@@ -285,9 +286,7 @@ def test_added_tokens_that_are_not_special_are_text(tmp_path) -> None:
 def test_a_mistake_in_a_guide_is_that_request_s_error_and_no_other_s(engine, kind, text, words) -> None:
     engine.submit(ask(kind, text))
     engine.submit(ask("regex", "ab", seed=1))
-    last: dict[str, Response] = {}
-    while engine.busy:
-        last |= {response.request.id: response for response in engine.step()}
+    last = {name: responses[-1] for name, responses in drain(engine).items()}
     assert last["r0"].final
     assert (last["r0"].error or "").startswith("Guided decoding error: ")
     assert words in (last["r0"].error or "")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpu_double.kv_cache import BLOCK, BlockPool
-from cpu_double.llama import Chunk, Llama
+from cpu_double.llama import Chunk
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from tests.engine.alone import drain, greedy_alone
 from tests.rings import examples
 from wire.request import Request
 from wire.response import Perf, Response
@@ -22,9 +21,7 @@ def _text(length: int, start: int = 0) -> list[int]:
 
 def _ask(engine: ReferenceEngine, prompt: list[int], count: int = 4, **more: object) -> Response:
     engine.submit(Request("", prompt, count, perf_metrics=True, **more))  # type: ignore[arg-type]
-    responses: list[Response] = []
-    while engine.busy:
-        responses += engine.step()
+    responses = drain(engine)[""]
     assert [response.perf is not None for response in responses] == [False] * (len(responses) - 1) + [True]
     return responses[-1]
 
@@ -139,15 +136,6 @@ def test_those_answered_in_a_step_that_fails_are_not_forgotten(tiny, make_engine
     assert [request.id for request in engine.abort()] == ["a", "b", "c"]
 
 
-@functools.cache
-def _alone(model: Llama, prompt: tuple[int, ...], count: int) -> tuple[list[int], int]:
-    """Greedy tokens without reuse, and how many of them have a clear margin."""
-    engine = ReferenceEngine(model, Limits(max_seq_len=2048), normalize_log_probs=False)
-    answer = _ask(engine, list(prompt), count, top_log_probs=2)
-    margins = [top[0][1] - top[1][1] for top in answer.top_log_probs]
-    return answer.ids, next((place for place, margin in enumerate(margins) if margin < 1e-3), len(margins))
-
-
 _PROMPTS = st.lists(
     st.tuples(st.sampled_from([0, 60]), st.integers(1, 5 * BLOCK), st.integers(0, 3), st.integers(1, 40)),
     min_size=2,
@@ -164,8 +152,7 @@ def test_reuse_does_not_change_greedy_tokens(tiny, prompts, room, *, together) -
         engine.submit(Request(str(number), _text(length, start) + [9] * tail, count))
         while engine.busy and not (together and number % 2):
             answers |= {response.request.id: response.ids for response in engine.step()}
-    while engine.busy:
-        answers |= {response.request.id: response.ids for response in engine.step()}
+    answers |= {number: responses[-1].ids for number, responses in drain(engine).items()}
     for number, (start, length, tail, count) in enumerate(prompts):
-        expected, clear = _alone(tiny, (*_text(length, start), *[9] * tail), count)
+        expected, clear = greedy_alone(tiny, (*_text(length, start), *[9] * tail), count)
         assert answers[str(number)][:clear] == expected[:clear]

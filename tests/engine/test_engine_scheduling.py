@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import pytest
@@ -12,24 +11,12 @@ from hypothesis import strategies as st
 from cpu_double.kv_cache import BLOCK, Floats
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from tests.engine.alone import drain, greedy_alone
 from tests.rings import examples
 from tests.tiny_model import write_tiny_model
 from wire.request import RejectedError, Request
-from wire.response import Response
 
 PROMPT = [20, 21, 22, 23]
-
-
-def _drain(engine: ReferenceEngine) -> dict[str, list[Response]]:
-    answers: dict[str, list[Response]] = {}
-    while engine.busy:
-        for response in engine.step():
-            answers.setdefault(response.request.id, []).append(response)
-    return answers
-
-
-def _tokens(responses: list[Response]) -> list[int]:
-    return [token for response in responses for token in response.ids]
 
 
 def test_requests_join_between_steps(make_engine, generate) -> None:
@@ -39,7 +26,7 @@ def test_requests_join_between_steps(make_engine, generate) -> None:
     engine.submit(Request("b", [40, 41], 3, streaming=True))
     together = engine.step()
     assert [response.request.id for response in together] == ["a", "b"]
-    rest = _drain(engine)
+    rest = drain(engine)
     assert len(before) + 1 + len(rest["a"]) == 30
     assert [r.final for r in rest["b"]] == [False, True]
     assert rest["a"][-1].finish == rest["b"][-1].finish == "length"
@@ -95,7 +82,7 @@ def test_long_prompts_share_what_is_computed(make_engine) -> None:
     engine.submit(Request("second", [31] * 60, 1))
     answered = [[response.request.id for response in engine.step()] for _ in range(2)]
     assert answered == [[], ["second"]]  # half of each step was its own
-    assert list(_drain(engine)) == ["first"]
+    assert list(drain(engine)) == ["first"]
 
 
 @pytest.mark.parametrize(("length", "answered"), [(1000, ["short"]), (PREFILL_TOKENS - len(PROMPT), ["long", "short"])])
@@ -116,7 +103,7 @@ def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engi
     engine.step()
     stats = engine.stats()
     assert (stats.active, stats.waiting, stats.scheduled, stats.max_active) == (2, 3, 2, 2)
-    assert sorted(_drain(engine)) == ["0", "1", "2", "3", "4"]
+    assert sorted(drain(engine)) == ["0", "1", "2", "3", "4"]
     engine.submit(Request("now there is room", PROMPT, 4))
 
 
@@ -172,7 +159,7 @@ def test_an_id_in_flight_is_taken_and_those_without_one_do_not_clash(make_engine
         engine.submit(Request("a", PROMPT, 3))
     engine.submit(Request("", PROMPT, 3))
     engine.submit(Request("", PROMPT, 5))
-    assert [len(response.ids) for response in _drain(engine)[""]] == [3, 5]
+    assert [len(response.ids) for response in drain(engine)[""]] == [3, 5]
     assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
 
 
@@ -194,17 +181,6 @@ def test_kv_blocks_are_counted(make_engine) -> None:
     stats = engine.stats()
     assert (stats.kv_blocks_max, stats.kv_blocks_used) == (2 * 32, 3)
     assert stats.context == 0
-
-
-@functools.cache
-def _alone(model: Llama, prompt: tuple[int, ...], count: int) -> tuple[list[int], int]:
-    """Greedy tokens of a request that is alone, and how many of them have a clear margin."""
-    engine = ReferenceEngine(model, Limits(max_seq_len=2048), normalize_log_probs=False)
-    engine.submit(Request("", list(prompt), count, end_id=2, top_log_probs=2))
-    (answer,) = _drain(engine)[""]
-    margins = [top[0][1] - top[1][1] for top in answer.top_log_probs]
-    clear = next((place for place, margin in enumerate(margins) if margin < 1e-3), len(margins))
-    return answer.ids, clear
 
 
 _PLANS = st.lists(
@@ -237,7 +213,7 @@ def test_company_does_not_change_greedy_tokens(tiny, plan) -> None:
             answers[response.request.id] += response.ids
         step += 1
     for place, (_, _, _, count, cancelled) in enumerate(plan):
-        expected, clear = _alone(tiny, prompts[place], count)
+        expected, clear = greedy_alone(tiny, prompts[place], count, 2)
         got = answers[str(place)]
         assert got[:clear] == expected[: min(clear, len(got))]
         assert cancelled or clear < len(expected) or len(got) == len(expected)
