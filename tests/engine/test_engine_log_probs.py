@@ -131,10 +131,6 @@ def test_min_p_keeps_what_is_probable_enough_beside_the_best(generate) -> None:
     values = list(relative.values())
     least = (values[3] + values[4]) / 2
     for top_p in (1.0, 0.999):
-        drawn = {
-            generate(Request("", PROMPT, 1, sampling=Sampling(temperature=2.0, top_p=top_p, min_p=least, seed=seed)))[
-                0
-            ].ids[0]
-            for seed in range(200)
-        }
+        hot = [Sampling(temperature=2.0, top_p=top_p, min_p=least, seed=seed) for seed in range(200)]
+        drawn = {generate(Request("", PROMPT, 1, sampling=sampling))[0].ids[0] for sampling in hot}
         assert drawn == set(list(relative)[:4])

@@ -146,17 +146,13 @@ def test_cached_blocks_are_not_shared_between_adapters(tiny, tiny_model_dir, gen
         ([[1, 0]], "lora_keys"),
     ],
 )
-def test_an_adapter_that_does_not_fit_is_refused(tiny, generate, rows, words) -> None:
+def test_an_adapter_that_does_not_fit_is_refused(tiny, tiny_model_dir, generate, rows, words) -> None:
     task = LoraTask(1, np.zeros((1, 400), np.float16), np.array(rows, np.int32))
     with pytest.raises(RejectedError, match=words):
         generate(Request("", PROMPT, 1, lora=task))
-
-
-def test_an_adapter_larger_than_the_cache_is_refused(tiny, tiny_model_dir) -> None:
+    small = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10))
     with pytest.raises(RejectedError, match=r"PEFT Cache is full. Could not store taskId=5"):
-        ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10)).submit(
-            Request("", PROMPT, 1, lora=_task(tiny_model_dir, 5, 1))
-        )
+        small.submit(Request("", PROMPT, 1, lora=_task(tiny_model_dir, 5, 1)))
 
 
 @pytest.mark.parametrize(

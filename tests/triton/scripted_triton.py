@@ -40,6 +40,14 @@ def _parsed(text: str) -> Any:
     return text_format.Parse(text, model_config_pb2.ModelConfig())  # in Python, which takes milliseconds
 
 
+def configured(model: str, **parameters: str) -> Any:
+    """The model's configuration with other parameters."""
+    config = stock_config(model)
+    for name, value in parameters.items():
+        config.parameters[name].string_value = value
+    return config
+
+
 def stock_configs() -> dict[str, Any]:
     """The configurations of the ensemble and its steps."""
     return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}

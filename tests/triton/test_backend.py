@@ -153,16 +153,6 @@ async def test_a_triton_that_is_back_is_found_while_requests_ask_for_it(
             assert backend.status.ready
 
 
-async def test_a_server_that_is_gone_needs_no_second_check() -> None:
-    async with (
-        ScriptedTriton() as server,
-        TritonBackend(server.url, "ensemble", health=HealthChecks(600, 100)) as backend,
-    ):
-        await backend.wait_ready(10)
-        await server.stop()
-        await until(lambda: not backend.status.ready)
-
-
 async def test_the_hook_sees_features_and_may_refuse() -> None:
     seen: list[EngineFeatures] = []
 
@@ -196,10 +186,13 @@ async def test_a_misconfiguration_is_the_reason_until_it_is_mended(unused_port: 
             assert await generate(backend) == [7]
 
 
-async def test_after_closing_nothing_is_served() -> None:
+async def test_a_server_that_is_gone_needs_no_second_check_and_after_closing_nothing_is_served() -> None:
+    health = HealthChecks(600, 100)
     async with ScriptedTriton() as server:
-        async with TritonBackend(server.url, "ensemble") as backend:
+        async with TritonBackend(server.url, "ensemble", health=health) as backend:
             await backend.wait_ready(10)
+            await server.stop()
+            await until(lambda: not backend.status.ready)
         with pytest.raises(EngineError):
             _ = backend.engine
         assert "shutting down" in backend.status.reason

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from scripted_triton import NoTransport, models, stock_config, without
+from scripted_triton import NoTransport, configured, models, without
 
 from gateway.generation.engine import Capability
 from gateway.triton import EngineOptions
@@ -78,8 +78,7 @@ def test_an_engine_as_upstream_has_it() -> None:
 
 
 def test_guides_by_what_the_engine_takes() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["guided_decoding_guide_types"].string_value = "regex"
+    config = configured("tensorrt_llm", guided_decoding_guide_types="regex")
     for path in ("tokens", "ensemble"):
         found = capabilities(path, tensorrt_llm=config)
         assert (found["guided_regex"].how, found["guided_choice"].how) == ("native", "native")
@@ -92,8 +91,7 @@ def test_guides_by_what_the_engine_takes() -> None:
 
 
 def test_beam_search_where_the_engine_allows_it() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["max_beam_width"].string_value = "8"
+    config = configured("tensorrt_llm", max_beam_width="8")
     for path in ("tokens", "ensemble"):
         found = capabilities(path, tensorrt_llm=config)
         assert (found["use_beam_search"].how, found["use_beam_search"].limit) == ("native", 8)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scripted_triton import NoTransport, ask, inputs_of, models, stock_config, without
+from scripted_triton import NoTransport, ask, configured, inputs_of, models, stock_config, without
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
@@ -142,8 +142,7 @@ def test_bad_words_are_texts_through_the_ensemble() -> None:
 
 
 def test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["vocab_size"].string_value = "4"
+    config = configured("tensorrt_llm", vocab_size="4")
     engine = direct(tensorrt_llm=config)
     assert engine.features.vocab_size == 4
     sent = inputs_of(engine.encode(ask(logit_bias={2: -100.0, 0: 1.5}, vocab_size=9)))
@@ -158,8 +157,7 @@ def test_a_logit_bias_of_unknown_width_is_refused() -> None:
 
 
 def test_beams_where_the_engine_has_them_do_not_stream() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["max_beam_width"].string_value = "4"
+    config = configured("tensorrt_llm", max_beam_width="4")
     sent = inputs_of(direct(tensorrt_llm=config).encode(ask(beam_width=3, length_penalty=0.5)))
     assert sent["beam_width"] == ("INT32", [1, 1], int32(3))
     assert sent["len_penalty"] == ("FP32", [1, 1], struct.pack("<f", 0.5))
@@ -332,8 +330,7 @@ def test_every_refusal_tells_the_parameter(make: Any, changes: dict[str, Any], p
     ],
 )
 def test_bos_goes_in_once_whoever_adds_it(text: str, adds: str, sent: str) -> None:
-    config = stock_config("preprocessing")
-    config.parameters["add_special_tokens"].string_value = adds
+    config = configured("preprocessing", add_special_tokens=adds)
     engine = through_ensemble(preprocessing=config)
     wire = inputs_of(engine.encode(ask(prompt=Prompt(text=text, ids=(1, 5), bos_text="<s>"))))
     assert wire["text_input"][2][4:] == sent.encode()
@@ -375,9 +372,9 @@ def test_a_guide_goes_as_its_kind_and_its_text(make: Any) -> None:
 )
 @pytest.mark.parametrize("make", [direct, through_ensemble])
 def test_a_guide_that_the_engine_would_ignore_is_never_sent(make: Any, changes: dict[str, Any], words: str) -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["guided_decoding_guide_types"].string_value = "json,json_schema,regex,ebnf_grammar"
-    config.parameters["max_beam_width"].string_value = "8"
+    config = configured(
+        "tensorrt_llm", guided_decoding_guide_types="json,json_schema,regex,ebnf_grammar", max_beam_width="8"
+    )
     with pytest.raises(EngineError, match=words) as error:
         make(tensorrt_llm=config).encode(ask(**changes))
     assert (error.value.kind, error.value.param) == (ErrorKind.INVALID_REQUEST, "guide")

@@ -13,7 +13,7 @@ from scripted_triton import ask, drop_tensors, floats, ints, response, string, t
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
-from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
+from gateway.generation.engine import EngineError, MalformedOutputError
 from gateway.triton import EngineOptions
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.dialects.ensemble import check_text
@@ -52,6 +52,9 @@ def losses(models: Models, options: EngineOptions) -> dict[str, str]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_stock_ensemble_gives(version: str) -> None:
     models = stock(version, exclude_input=True)
+    assert (
+        TokensDialect().losses(models, EngineOptions()) == losses(stock(version, "tensorrt_llm"), EngineOptions()) == {}
+    )
     path = read_text_path(models, EngineOptions())
     assert (path.streams, path.whole, path.cumulative, path.echoes) == ("rejected", True, False, False)
     assert path.counts == (("tokens",) if version.startswith("1.") else ("logprobs",))
@@ -108,11 +111,6 @@ def test_a_bls_model_cannot_call_an_engine_that_is_decoupled_unless_it_is() -> N
     models = assemble(views[BLS], {name: views[name] for name in called_models(views[BLS])})
     with pytest.raises(DiscoveryError, match="is not decoupled and cannot call the decoupled model 'tensorrt_llm'"):
         check(models, "auto")
-
-
-def test_nothing_is_lost_of_token_ids() -> None:
-    assert TokensDialect().losses(stock("1.0"), EngineOptions()) == {}
-    assert losses(stock("1.0", "tensorrt_llm"), EngineOptions()) == {}
 
 
 FINAL = response(final=True)
@@ -185,8 +183,7 @@ def test_what_cannot_be_a_count_is_none() -> None:
 def test_the_end_without_data_gives_what_was_held_back() -> None:
     reader = TextReader(8, cumulative=True)
     assert reader.read(response(text_output=string("é".encode()[:1])).infer_response, final=False).text == ""
-    last: EngineChunk = reader.read(FINAL.infer_response, final=True)
-    assert last.text == "\ufffd"
+    assert reader.read(FINAL.infer_response, final=True).text == "\ufffd"
 
 
 def test_texts_of_beams_are_read_and_others_beside_the_answer_are_malformed() -> None:

@@ -153,12 +153,8 @@ async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Any) -> N
             await answers(transport)
         assert error.value.status == "INTERNAL"
         assert await answers(transport) == [said]
-    assert log() == [
-        (
-            "requests use the transport grpcio: the server sends a compressed message, although compression "
-            "was not offered"
-        )
-    ]
+    reason = "the server sends a compressed message, although compression was not offered"
+    assert log() == [f"requests use the transport grpcio: {reason}"]
 
 
 async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Any) -> None:

@@ -250,7 +250,5 @@ def test_rounds_go_on_where_the_last_one_ended(speculation) -> None:
 )
 def test_what_drafts_do_not_go_with_is_named(speculation, name, value) -> None:
     assert speculation.refusal(asked([1], 5, **{name: value})).startswith(f"{name} is not supported")
-    assert (
-        speculation.refusal(asked([1], 5, **{name: type(value)(name in {"num_return_sequences", "beam_width"})}))
-        is None
-    )
+    neutral = type(value)(name in {"num_return_sequences", "beam_width"})
+    assert speculation.refusal(asked([1], 5, **{name: neutral})) is None
