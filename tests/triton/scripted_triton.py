@@ -53,6 +53,14 @@ def stock_configs() -> dict[str, Any]:
     return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
 
 
+def resnet(name: str = "resnet") -> Any:
+    """The configuration of a model of another kind."""
+    config = model_config_pb2.ModelConfig(name=name)
+    config.input.add(name="image")
+    config.output.add(name="labels")
+    return config
+
+
 def without(model: str, *names: str) -> Any:
     """The model's configuration without some of its inputs and outputs."""
     config = stock_config(model)
@@ -138,6 +146,12 @@ def inputs_of(request: Any) -> dict[str, tuple[str, list[int], bytes]]:
 async def play(*messages: Any) -> AsyncIterator[Any]:
     for message in messages:
         yield message
+
+
+async def forever(_request: Any, _context: Any) -> AsyncIterator[Any]:
+    """A script of one response and no end."""
+    yield tokens(0)
+    await asyncio.Event().wait()
 
 
 class _GenericOnly:

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, drop_tensors, inputs_of, stock_config, stock_configs, tokens
+from scripted_triton import ScriptedTriton, drop_tensors, inputs_of, resnet, stock_config, stock_configs, tokens
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
@@ -186,13 +186,6 @@ def llmapi() -> Any:
     return config
 
 
-def of_another_kind(name: str) -> Any:
-    config = model_config_pb2.ModelConfig(name=name)
-    config.input.add(name="image")
-    config.output.add(name="labels")
-    return config
-
-
 def without_text_output() -> dict[str, Any]:
     configs = stock_configs()
     drop_tensors(configs["ensemble"], ["text_output"])
@@ -210,7 +203,7 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     ("configs", "model", "path", "words"),
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
-        ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "its inputs are image and its outputs labels"),
+        ({"resnet": resnet()}, "resnet", "auto", "its inputs are image and its outputs labels"),
         ({"late": model_config_pb2.ModelConfig(name="late")}, "late", "auto",
          "no tensors.*--disable-auto-complete-con"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),

@@ -56,6 +56,13 @@ class Situation:
         self.backend.health.began(stuck)
         return stuck
 
+    async def stalled(self) -> Stuck:
+        """The request over which the engine is found silent."""
+        self.server.script = _silence
+        stuck = self.stall()
+        await self.until("stalled")
+        return stuck
+
 
 Start = Callable[..., Any]
 
@@ -126,9 +133,7 @@ async def test_probes_do_not_pile_up(start: Start) -> None:
 
 async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
     situation = await start()
-    situation.server.script = _silence
-    stuck = situation.stall()
-    await situation.until("stalled")
+    stuck = await situation.stalled()
     stuck.at = time.perf_counter()
     await situation.until("well")
     await situation.server.until(lambda: len(situation.server.cancelled) == len(situation.server.requests))
@@ -136,9 +141,7 @@ async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
 
 async def test_another_engine_begins_well(start: Start) -> None:
     situation = await start()
-    situation.server.script = _silence
-    stuck = situation.stall()
-    await situation.until("stalled")
+    stuck = await situation.stalled()
     situation.backend.health.ended(stuck)
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.server.stop()

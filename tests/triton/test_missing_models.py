@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from scripted_triton import ScriptedTriton, stock_config, stock_configs
-from tritonclient.grpc import model_config_pb2
+from scripted_triton import ScriptedTriton, resnet, stock_config, stock_configs
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import discovery
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import open_channel
 from gateway.triton.triton_client import TritonClient
-
-
-def resnet(name: str = "resnet") -> Any:
-    config = model_config_pb2.ModelConfig(name=name)
-    config.input.add(name="image")
-    config.output.add(name="labels")
-    return config
 
 
 async def read(server: ScriptedTriton, model: str = "ensemble") -> None:

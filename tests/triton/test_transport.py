@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, ints, play, response, string, tokens
+from scripted_triton import ScriptedTriton, forever, ints, play, response, string, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.triton.grpcio import GrpcioTransport, open_channel
@@ -23,11 +23,6 @@ from tests.triton.calls import ask, begun, connected, eventually, failure, read_
 def number(message: Any) -> int:
     message = service_pb2.ModelStreamInferResponse.FromString(message) if isinstance(message, bytes) else message
     return int(struct.unpack_from("<i", message.infer_response.raw_output_contents[0])[0])
-
-
-async def forever(_request: Any, _context: Any) -> AsyncIterator[Any]:
-    yield tokens(0)
-    await asyncio.Event().wait()
 
 
 async def test_answers_come_whole_and_in_order(transport_name) -> None:

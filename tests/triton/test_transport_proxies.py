@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, play, response, string, tokens
+from scripted_triton import ScriptedTriton, forever, play, response, string, tokens
 
 from gateway.triton.transport import Transport
 from gateway.triton.transports import TransportName
@@ -196,11 +196,6 @@ async def test_prompts_and_answers_of_megabytes(proxy: Proxy, transport_name: Tr
         calls = [transport.infer(ask(f"r{n}", prompt), timeout=30) for n in range(3)]
         assert await asyncio.gather(*map(read_all, calls)) == [big] * 3
         assert [request.raw_input_contents[0] for request in server.requests] == [prompt] * 3
-
-
-async def forever(_request: Any, _context: Any) -> AsyncIterator[Any]:
-    yield tokens(0)
-    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("end", ["cancel", "deadline"])
