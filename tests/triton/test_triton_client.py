@@ -45,22 +45,18 @@ async def test_a_proxy_that_drops_trailers_is_named_until_it_is_gone() -> None:
 
 
 async def test_a_server_that_is_no_triton_is_named() -> None:
-    other = grpc.aio.server()
-    url = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
-    await other.start()
-    async with TritonBackend(url, "ensemble") as backend:
-        await until(lambda: "does not respond like Triton's gRPC port (UNIMPLEMENTED)" in backend.status.reason)
-    await other.stop(None)
-
-
-async def test_a_port_that_speaks_http_1_is_named() -> None:
-    """As Triton's HTTP port does, which ends the connection."""
+    """Another gRPC server, and Triton's HTTP port, which ends the connection."""
 
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
+    other = grpc.aio.server()
+    port = other.add_insecure_port("127.0.0.1:0")
+    await other.start()
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with TritonBackend(url, "ensemble") as backend:
-            await until(lambda: "does not respond like Triton's gRPC port" in backend.status.reason)
-            assert backend.condition.state == "unreachable"
+        for each, words in ((port, " (UNIMPLEMENTED)"), (server.sockets[0].getsockname()[1], "")):
+            async with TritonBackend(f"127.0.0.1:{each}", "ensemble") as backend:
+                said = f"does not respond like Triton's gRPC port{words}"
+                await until(lambda: said in backend.status.reason)  # noqa: B023
+                assert backend.condition.state == "unreachable"
+    await other.stop(None)
