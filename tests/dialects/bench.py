@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import yaml
@@ -28,29 +27,15 @@ _MORE_OF_TEMPLATE = """
 """
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What an engine had to say to one request.
-
-    Attributes:
-        tokens: how many it generated, without an end token.
-        finish: ``stop`` or ``length``.
-    """
+class Truth(NamedTuple):
+    """What an engine had to say: tokens that it generated, without an end token, and ``stop`` or ``length``."""
 
     tokens: int
     finish: str
 
 
 class Bench:
-    """The doubles, and the gateway before them.
-
-    Args:
-        folder: for settings and logs.
-        stock: the doubles of the engine family.
-        llmapi: those of the LLM API's model.
-        text: those of the vLLM backend.
-        dialects: that it serves.
-    """
+    """The doubles, and the gateway before them, whose settings and logs lie in a folder."""
 
     def __init__(
         self, folder: Path, stock: StockServer, llmapi: LlmapiServer, text: TextServer, dialects: Sequence[Dialect]
@@ -85,47 +70,32 @@ class Bench:
 
     def requests(self, dialect: Dialect) -> list[dict[str, Any]]:
         """The journal's entries of requests, but for probes of discovery."""
-        servers: dict[str, LlmapiServer | TextServer] = {"llmapi": self._llmapi, "vllm": self._text}
-        server = servers.get(dialect.kind, self._stock)
-        return server.requests()
+        return self._server(dialect).requests()
 
     def truths(self, dialect: Dialect, prompts: Sequence[str]) -> list[Truth]:
         """What the engine had to say to the one request with each of the prompts."""
         entries = self.requests(dialect)
-        return [_truth(entry) for prompt in prompts for entry in entries if prompt in entry["prompt"]]
+        return [
+            Truth(entry["generated"], entry["finish"])
+            for prompt in prompts
+            for entry in entries
+            if prompt in entry["prompt"]
+        ]
 
     def _settings(self, dialect: Dialect) -> dict[str, Any]:
-        if dialect.kind == "llmapi":
-            model = self._llmapi.model(dialect.version)
-            return model_settings(
-                dialect,
-                url=self._llmapi.grpc_url,
-                model=model,
-                tokenizer=str(self._llmapi.model_dir),
-                template=str(self._template),
-            )
-        if dialect.kind == "vllm":
-            return model_settings(
-                dialect,
-                url=self._text.grpc_url,
-                model=vllm_model(dialect.version),
-                tokenizer=str(self._text.model_dir),
-                template=str(self._template),
-            )
-        stock = self._stock
-        if dialect.kind.startswith("bls"):
-            model = stock.bls(dialect.version, accumulate=dialect.kind == "bls-accumulate", **dialect.options)
+        server = self._server(dialect)
+        if isinstance(server, StockServer):
+            folder = server.model_dir("sentencepiece" if dialect.spelling == "sentencepiece" else "bytes")
+            if dialect.kind.startswith("bls"):
+                model = server.bls(dialect.version, accumulate=dialect.kind == "bls-accumulate", **dialect.options)
+            else:
+                model = server.ensemble(dialect.version, **dialect.options)
         else:
-            model = stock.ensemble(dialect.version, **dialect.options)
-        folder = stock.model_dir("sentencepiece" if dialect.spelling == "sentencepiece" else "bytes")
-        return model_settings(
-            dialect,
-            url=stock.grpc_url,
-            model=model,
-            tokenizer=str(folder),
-            template=str(self._template),
-        )
+            folder = server.model_dir
+            model = vllm_model(dialect.version) if dialect.kind == "vllm" else self._llmapi.model(dialect.version)
+        template = str(self._template)
+        return model_settings(dialect, url=server.grpc_url, model=model, tokenizer=str(folder), template=template)
 
-
-def _truth(entry: dict[str, Any]) -> Truth:
-    return Truth(entry["generated"], entry["finish"])
+    def _server(self, dialect: Dialect) -> LlmapiServer | TextServer | StockServer:
+        servers: dict[str, LlmapiServer | TextServer] = {"llmapi": self._llmapi, "vllm": self._text}
+        return servers.get(dialect.kind, self._stock)

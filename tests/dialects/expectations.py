@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tests.dialects.dialects import Dialect
 
@@ -17,14 +17,8 @@ Outcome = Literal["served", "rejected", "one event", "estimated"]
 counted by tokenizing again, and the answer says so."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Dialects that have a deviation.
-
-    Attributes:
-        name: in words.
-        holds: whether a dialect is one of them.
-    """
+class Group(NamedTuple):
+    """Dialects that have a deviation, in words, and whether a dialect is one of them."""
 
     name: str
     holds: Callable[[Dialect], bool]

@@ -85,14 +85,7 @@ _STREAMS = {"served": "as it grows", "one event": "in one event", "rejected": "n
 
 @dataclass(frozen=True)
 class Row:
-    """A dialect on the page; versions with the same one share a row.
-
-    Attributes:
-        name: in words.
-        stream: how a stream comes.
-        counts: the answers whose counts are estimated.
-        outcomes: ``exact``, ``emulated`` or ``rejected`` by sample.
-    """
+    """A dialect on the page; versions with the same one share a row. Outcomes are those of each sample."""
 
     name: str
     stream: str
@@ -101,12 +94,7 @@ class Row:
 
 
 def features(dialect: Dialect, folder: Path) -> EngineFeatures:
-    """What the gateway makes of a dialect's configurations.
-
-    Args:
-        dialect: whose double is written.
-        folder: an empty one.
-    """
+    """What the gateway makes of a dialect's configurations, which are written to an empty folder."""
     if dialect.kind == "vllm":
         return describe(assemble(ModelView.of(vllm_config(dialect.version)), {}), "auto")
     if dialect.kind == "llmapi":

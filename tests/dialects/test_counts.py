@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pytest
 from tests.dialects.bench import APART_S, Bench, Truth
 from tests.dialects.dialects import Dialect
 from tests.dialects.expectations import expected
+from tests.dialects.samples import parse_events
 from tests.scripted_engine.replay import turn
 
 LIMITS = (1, 2, 5, 12, 30, 60, 100)
@@ -45,20 +45,16 @@ def ask(bench: Bench, dialect: Dialect, index: int) -> Told:
     }
     if dialect.kind != "llmapi":
         body["seed"] = index
-    if index % 2 and expected(dialect, "stream") != "rejected":
-        return told(streamed(bench, {**body, "stream": True, "stream_options": {"include_usage": True}}))
+    streams = index % 2 and expected(dialect, "stream") != "rejected"
+    if streams:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
     answer = bench.http.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
-    return told(answer.json())
-
-
-def streamed(bench: Bench, body: dict[str, Any]) -> dict[str, Any]:
-    """The last choice of a stream, and its usage, as a whole answer has them."""
-    answer = bench.http.post("/v1/chat/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    if not streams:
+        return told(answer.json())
+    events = parse_events(answer.text)
     choices = [event["choices"][0] for event in events if event["choices"]]
-    return {"choices": [choices[-1]], "usage": events[-1]["usage"]}
+    return told({"choices": [choices[-1]], "usage": events[-1]["usage"]})
 
 
 def told(body: dict[str, Any]) -> Told:

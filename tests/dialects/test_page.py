@@ -26,10 +26,6 @@ def test_what_the_page_says_is_what_a_running_gateway_says(bench: Bench, dialect
     assert asked
     assert {name: found.capabilities[name].how for name in asked} == {name: hows[name] for name in asked}
     assert (said["gateway"]["streams"], set(said["gateway"]["estimates"])) == (found.streams, set(found.estimates))
-
-
-def test_what_a_map_calls_impossible_is_expected_to_be_refused(dialect: Dialect, tmp_path: Path) -> None:
-    found = page.features(dialect, tmp_path)
     rows = {name: page.find(name) for name in SAMPLES}
     impossible = {
         name for name, row in rows.items() if row.asks_engine and served(row, found.capabilities).how == "impossible"

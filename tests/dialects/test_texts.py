@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from openai import BadRequestError
 
@@ -17,22 +19,18 @@ TEXTS = {
 }  # fmt: skip
 
 
-def asked(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": f"say {text}, please"}]
+def ask(bench: Bench, dialect: Dialect, name: str, **more: Any) -> Any:
+    asked = {"model": dialect.name, "messages": [{"role": "user", "content": f"say {name}, please"}], "temperature": 0}
+    return bench.openai.chat.completions.create(**asked, **{"max_tokens": 200, **more})
 
 
-def whole(bench: Bench, dialect: Dialect, name: str, **more: object) -> tuple[str, str]:
-    answer = bench.openai.chat.completions.create(
-        model=dialect.name, messages=asked(name), temperature=0, max_tokens=200, **more
-    )
-    return answer.choices[0].message.content, answer.choices[0].finish_reason
+def whole(bench: Bench, dialect: Dialect, name: str, **more: Any) -> tuple[str, str]:
+    choice = ask(bench, dialect, name, **more).choices[0]
+    return choice.message.content, choice.finish_reason
 
 
-def streamed(bench: Bench, dialect: Dialect, name: str, **more: object) -> tuple[list[str], str]:
-    stream = bench.openai.chat.completions.create(
-        model=dialect.name, messages=asked(name), temperature=0, max_tokens=200, stream=True, **more
-    )
-    choices = [chunk.choices[0] for chunk in stream if chunk.choices]
+def streamed(bench: Bench, dialect: Dialect, name: str, **more: Any) -> tuple[list[str], str]:
+    choices = [chunk.choices[0] for chunk in ask(bench, dialect, name, stream=True, **more) if chunk.choices]
     return [choice.delta.content for choice in choices if choice.delta.content], choices[-1].finish_reason
 
 
@@ -70,11 +68,8 @@ def test_a_stop_string_ends_the_text_where_it_begins(bench: Bench, dialect: Dial
 
 
 def test_a_limit_cuts_the_text(bench: Bench, dialect: Dialect, said: dict[str, str]) -> None:
-    answer = bench.openai.chat.completions.create(
-        model=dialect.name, messages=asked("prose"), temperature=0, max_tokens=4
-    )
-    assert answer.choices[0].finish_reason == "length"
-    assert answer.usage.completion_tokens == 4
+    answer = ask(bench, dialect, "prose", max_tokens=4)
+    assert (answer.choices[0].finish_reason, answer.usage.completion_tokens) == ("length", 4)
     text = answer.choices[0].message.content
     assert text
     assert said["prose"].startswith(text)

@@ -7,7 +7,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,12 @@ from tokenizers import Tokenizer
 
 from cpu_double.guided import GuidedDecoder, Matcher
 from cpu_double.guides import load_guided_decoder
-from cpu_double.llama import Llama
 from cpu_double.reference_engine import Limits, ReferenceEngine
+from tests.engine.alone import drain
 from tests.scripted_engine.replay import write_scripted_model
 from wire.request import Guide, RejectedError, Request, Sampling
 from wire.response import Response
 
-Generate = Callable[..., list[Response]]
 IM_END, END_OF_TEXT = 2, 0
 PERSON = {
     "type": "object",
@@ -39,19 +37,19 @@ CALL |= {"additionalProperties": False}
 
 
 @pytest.fixture(scope="module")
-def decoder(tiny_model_dir: Path, tiny: Llama) -> Iterator[GuidedDecoder]:
+def decoder(tiny_model_dir, tiny) -> Iterator[GuidedDecoder]:
     made = GuidedDecoder.of(tiny_model_dir, tiny.config.vocab)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_model_dir: Path) -> Tokenizer:
+def tokenizer(tiny_model_dir) -> Tokenizer:
     return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
 @pytest.fixture
-def engine(tiny: Llama, decoder: GuidedDecoder) -> ReferenceEngine:
+def engine(tiny, decoder) -> ReferenceEngine:
     return ReferenceEngine(tiny, Limits(2048), normalize_log_probs=False, guided=decoder)
 
 
@@ -65,7 +63,7 @@ Answer = Callable[[Request], tuple[str, str | None]]
 
 
 @pytest.fixture
-def answer(engine: ReferenceEngine, generate: Generate, tokenizer: Tokenizer) -> Answer:
+def answer(engine, generate, tokenizer) -> Answer:
     """Text and end of an answer; the text of an error."""
 
     def run(request: Request) -> tuple[str, str | None]:
@@ -165,7 +163,7 @@ LEGACY = {
         ),
     ],
 )  # fmt: skip
-def test_an_answer_keeps_to_its_guide(kind: str, text: Any, holds: Callable[[str], bool], answer: Answer) -> None:
+def test_an_answer_keeps_to_its_guide(kind, text, holds, answer) -> None:
     ended = 0
     for seed in range(6):
         said, finish = answer(ask(kind, text, seed=seed, max_tokens=150))
@@ -176,7 +174,7 @@ def test_an_answer_keeps_to_its_guide(kind: str, text: Any, holds: Callable[[str
     assert ended >= 3
 
 
-def test_json_is_an_object_without_runs_of_blanks(answer: Answer) -> None:
+def test_json_is_an_object_without_runs_of_blanks(answer) -> None:
     for seed in range(4):
         said, finish = answer(ask("json", seed=seed, max_tokens=120))
         assert said.startswith("{")
@@ -226,11 +224,11 @@ def forced(decoder: GuidedDecoder, tokenizer: Tokenizer, guide: Guide, text: str
         (structural(**tag("<f>", FREE, "<|im_end|>")), "<f>text", "<f>text$"),
     ],
 )  # fmt: skip
-def test_free_text_and_calls(decoder: GuidedDecoder, tokenizer: Tokenizer, guide: Any, text: str, allowed: str) -> None:
+def test_free_text_and_calls(decoder, tokenizer, guide, text, allowed) -> None:
     assert forced(decoder, tokenizer, Guide("structural_tag", json.dumps(guide)), text) == allowed
 
 
-def test_added_tokens_that_are_not_special_are_text(tmp_path: Path) -> None:
+def test_added_tokens_that_are_not_special_are_text(tmp_path) -> None:
     """As ``<think>`` is to many models: free text may hold it, and a literal that has it takes the one token."""
     write_scripted_model(tmp_path)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -285,14 +283,10 @@ def test_added_tokens_that_are_not_special_are_text(tmp_path: Path) -> None:
         ("structural_tag", structural(type="const_string", value="\ud800"), ""),
     ],
 )
-def test_a_mistake_in_a_guide_is_that_request_s_error_and_no_other_s(
-    engine: ReferenceEngine, kind: str, text: Any, words: str
-) -> None:
+def test_a_mistake_in_a_guide_is_that_request_s_error_and_no_other_s(engine, kind, text, words) -> None:
     engine.submit(ask(kind, text))
     engine.submit(ask("regex", "ab", seed=1))
-    last: dict[str, Response] = {}
-    while engine.busy:
-        last |= {response.request.id: response for response in engine.step()}
+    last = {name: responses[-1] for name, responses in drain(engine).items()}
     assert last["r0"].final
     assert (last["r0"].error or "").startswith("Guided decoding error: ")
     assert words in (last["r0"].error or "")
@@ -300,16 +294,13 @@ def test_a_mistake_in_a_guide_is_that_request_s_error_and_no_other_s(
     assert last["r1"].finish == "stop"
 
 
-def test_without_a_guided_decoder_guides_are_refused(make_engine: Callable[[], ReferenceEngine]) -> None:
+def test_without_a_guided_decoder_guides_are_refused(make_engine) -> None:
     with pytest.raises(RejectedError, match="has a guide for guided decoding, but GuidedDecoder is not set up"):
         make_engine().submit(ask("json"))
 
 
-def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
-    tiny_model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(tiny_model_dir, tmp_path, monkeypatch) -> None:
     made = load_guided_decoder(tiny_model_dir, 300)
-    assert made is not None
     made.close()
     assert load_guided_decoder(tmp_path, 300) is None
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -319,9 +310,7 @@ def test_it_can_be_had_with_llguidance_and_a_tokenizer_only(
     assert load_guided_decoder(tiny_model_dir, 300) is None
 
 
-def test_a_guide_that_takes_long_stalls_nobody(
-    engine: ReferenceEngine, decoder: GuidedDecoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_guide_that_takes_long_stalls_nobody(engine, decoder, monkeypatch) -> None:
     """It is compiled beside the steps; later requests overtake, and a cancel reaches the waiting one."""
     release = threading.Event()
     make = GuidedDecoder._make
@@ -346,7 +335,7 @@ def test_a_guide_that_takes_long_stalls_nobody(
     assert (seen[-1].request.id, seen[-1].finish) == ("r1", "stop")
 
 
-def test_a_known_guide_is_not_compiled_again(decoder: GuidedDecoder) -> None:
+def test_a_known_guide_is_not_compiled_again(decoder) -> None:
     guide = Guide("regex", "kept")
     assert decoder.compile(guide) is decoder.compile(Guide("regex", "kept"))
     first, second = start(decoder, guide), start(decoder, guide)
@@ -354,7 +343,7 @@ def test_a_known_guide_is_not_compiled_again(decoder: GuidedDecoder) -> None:
     assert not np.array_equal(first.allowed(), second.allowed())
 
 
-def test_the_guide_wins_over_bans_and_min_tokens(answer: Answer, tokenizer: Tokenizer) -> None:
+def test_the_guide_wins_over_bans_and_min_tokens(answer, tokenizer) -> None:
     [a] = tokenizer.encode("a").ids
     bias = np.zeros(tokenizer.get_vocab_size(), np.float32)
     bias[a] = -np.inf
@@ -370,7 +359,7 @@ def test_the_guide_wins_over_bans_and_min_tokens(answer: Answer, tokenizer: Toke
     assert answer(ask("regex", "[ab]{3}", sampling=Sampling(bad_words=((a,),)))) == ("bbb", "stop")
 
 
-def test_log_probs_are_among_what_the_guide_allows(engine: ReferenceEngine, generate: Generate) -> None:
+def test_log_probs_are_among_what_the_guide_allows(engine, generate) -> None:
     request = ask("regex", "[ab]c", log_probs=True, top_log_probs=4, sampling=Sampling(top_k=1))
     last = generate(request, engine)[-1]
     top = last.top_log_probs[0]
@@ -379,7 +368,7 @@ def test_log_probs_are_among_what_the_guide_allows(engine: ReferenceEngine, gene
     assert last.log_probs[1] == pytest.approx(0)
 
 
-def test_ends(engine: ReferenceEngine, generate: Generate, answer: Answer) -> None:
+def test_ends(engine, generate, answer) -> None:
     # The limit ends as ever.
     assert answer(ask("regex", "a{9}", max_tokens=4)) == ("aaaa", "length")
     # The model's other ends end it where they are stop words, or where end_id is off, and stay in the answer.
@@ -399,9 +388,7 @@ def test_ends(engine: ReferenceEngine, generate: Generate, answer: Answer) -> No
         assert found == tails
 
 
-def test_a_model_without_end_tokens_ends_when_nothing_may_follow(
-    tiny: Llama, tiny_model_dir: Path, generate: Generate
-) -> None:
+def test_a_model_without_end_tokens_ends_when_nothing_may_follow(tiny, tiny_model_dir, generate) -> None:
     decoder = GuidedDecoder((tiny_model_dir / "tokenizer.json").read_text(), tiny.config.vocab, [])
     request = ask("regex", "aa")
     request.end_id = -1

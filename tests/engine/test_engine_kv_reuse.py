@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cpu_double.kv_cache import BLOCK, BlockPool
-from cpu_double.llama import Chunk, Llama
+from cpu_double.llama import Chunk
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from tests.engine.alone import drain, greedy_alone
 from tests.rings import examples
 from wire.request import Request
 from wire.response import Perf, Response
-
-MakeEngine = Callable[..., ReferenceEngine]
-Generate = Callable[..., list[Response]]
 
 
 def _text(length: int, start: int = 0) -> list[int]:
@@ -26,25 +21,22 @@ def _text(length: int, start: int = 0) -> list[int]:
 
 def _ask(engine: ReferenceEngine, prompt: list[int], count: int = 4, **more: object) -> Response:
     engine.submit(Request("", prompt, count, perf_metrics=True, **more))  # type: ignore[arg-type]
-    responses: list[Response] = []
-    while engine.busy:
-        responses += engine.step()
+    responses = drain(engine)[""]
     assert [response.perf is not None for response in responses] == [False] * (len(responses) - 1) + [True]
     return responses[-1]
 
 
 def _cached(response: Response) -> int:
-    assert response.perf is not None
     assert response.perf.cached_tokens is not None
     return response.perf.cached_tokens
 
 
 @pytest.fixture
-def engine(make_engine: MakeEngine) -> ReferenceEngine:
+def engine(make_engine) -> ReferenceEngine:
     return make_engine(kv_reuse_blocks=32)
 
 
-def test_whole_blocks_of_a_known_prefix_are_reused(engine: ReferenceEngine) -> None:
+def test_whole_blocks_of_a_known_prefix_are_reused(engine) -> None:
     first = _ask(engine, _text(3 * BLOCK + 5))
     again = _ask(engine, _text(3 * BLOCK + 5))
     longer = _ask(engine, [*_text(3 * BLOCK - 1), 7, 8, 9])
@@ -54,44 +46,39 @@ def test_whole_blocks_of_a_known_prefix_are_reused(engine: ReferenceEngine) -> N
     assert engine.stats().kv_blocks_reused == 5
 
 
-def test_the_last_token_of_a_prompt_is_always_computed(engine: ReferenceEngine) -> None:
-    _ask(engine, _text(2 * BLOCK))
+def test_the_last_token_of_a_prompt_is_always_computed_and_answers_are_reused(engine) -> None:
+    answer = _ask(engine, _text(2 * BLOCK), count=BLOCK + 1).ids
     assert _cached(_ask(engine, _text(2 * BLOCK))) == BLOCK
     assert _cached(_ask(engine, _text(2 * BLOCK + 1))) == 2 * BLOCK
+    assert _cached(_ask(engine, [*_text(2 * BLOCK), *answer, 9, 9])) == 3 * BLOCK
 
 
-def test_a_conversation_reuses_its_own_answers(engine: ReferenceEngine) -> None:
-    prompt = _text(BLOCK)
-    answer = _ask(engine, prompt, count=BLOCK + 1).ids
-    assert _cached(_ask(engine, [*prompt, *answer, 9, 9])) == 2 * BLOCK
-
-
-def test_what_is_reused_is_not_computed(engine: ReferenceEngine) -> None:
+def test_what_is_reused_is_not_computed_and_without_room_nothing_is(engine, make_engine) -> None:
     prompt = _text(4 * PREFILL_TOKENS + 1)
     for steps in (5, 1):
         before = engine.stats().iteration
         _ask(engine, prompt, count=1)
         assert engine.stats().iteration - before == steps
+    bare = make_engine()
+    assert [_cached(_ask(bare, _text(100))) for _ in range(2)] == [0, 0]
 
 
-def test_a_block_counts_only_behind_its_own_prefix(engine: ReferenceEngine) -> None:
+def test_a_block_counts_only_behind_its_own_prefix(engine) -> None:
     _ask(engine, _text(3 * BLOCK))
     assert _cached(_ask(engine, [6, *_text(3 * BLOCK)[1:]])) == 0
     assert _cached(_ask(engine, _text(3 * BLOCK)[BLOCK:])) == 0
 
 
-def test_requests_that_tell_of_their_prompt_compute_all_of_it(engine: ReferenceEngine) -> None:
+def test_requests_that_tell_of_their_prompt_compute_all_of_it(engine) -> None:
     prompt = _text(2 * BLOCK + 3)
     told = _ask(engine, prompt, prompt_log_probs=0)
     assert _cached(_ask(engine, prompt, prompt_log_probs=0)) == _cached(_ask(engine, prompt, context_logits=True)) == 0
     again = _ask(engine, prompt, prompt_log_probs=0)
-    assert told.prompt is not None
-    assert again.prompt is not None
     assert again.prompt.log_probs == pytest.approx(told.prompt.log_probs, abs=1e-4)
     assert _cached(_ask(engine, prompt)) == 2 * BLOCK  # they leave their blocks to others
 
 
-def test_a_cancelled_sequence_leaves_what_it_has_computed(engine: ReferenceEngine) -> None:
+def test_a_cancelled_sequence_leaves_what_it_has_computed(engine) -> None:
     prompt = _text(2 * PREFILL_TOKENS)
     engine.submit(Request("a", prompt, 5))
     engine.step()
@@ -100,28 +87,18 @@ def test_a_cancelled_sequence_leaves_what_it_has_computed(engine: ReferenceEngin
     assert _cached(_ask(engine, prompt)) == PREFILL_TOKENS
 
 
-def test_without_room_nothing_is_kept(make_engine: MakeEngine) -> None:
-    engine = make_engine()
-    assert [_cached(_ask(engine, _text(100))) for _ in range(2)] == [0, 0]
-
-
-def test_the_times_are_in_order(engine: ReferenceEngine) -> None:
+def test_the_times_are_in_order_and_what_never_happened_has_none(engine, make_engine) -> None:
     perf = _ask(engine, _text(10)).perf
-    assert perf is not None
     assert 0 < perf.arrival_ns <= perf.first_scheduled_ns <= perf.first_token_ns < perf.last_token_ns
-
-
-def test_what_never_happened_has_no_time(make_engine: MakeEngine) -> None:
-    engine = make_engine(max_batch_size=1)
-    engine.submit(Request("a", _text(3), 2))
-    engine.submit(Request("b", _text(3), 2, perf_metrics=True))
-    engine.cancel("b")
-    (last,) = engine.step()
-    assert last.perf is not None
+    busy = make_engine(max_batch_size=1)
+    busy.submit(Request("a", _text(3), 2))
+    busy.submit(Request("b", _text(3), 2, perf_metrics=True))
+    busy.cancel("b")
+    (last,) = busy.step()
     assert last.perf == Perf(last.perf.arrival_ns)
 
 
-def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny: Llama) -> None:
+def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny) -> None:
     pool = BlockPool(4)
 
     def store(text: list[int]) -> None:
@@ -143,9 +120,7 @@ def test_the_least_recently_used_blocks_go_and_never_before_their_extension(tiny
     assert (known(_text(9 * BLOCK, 180)), known(first), len(pool)) == (4, 0, 4)
 
 
-def test_those_answered_in_a_step_that_fails_are_not_forgotten(
-    tiny: Llama, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_answered_in_a_step_that_fails_are_not_forgotten(tiny, make_engine, monkeypatch) -> None:
     def fail() -> None:
         raise MemoryError("no room for a cache")
 
@@ -161,15 +136,6 @@ def test_those_answered_in_a_step_that_fails_are_not_forgotten(
     assert [request.id for request in engine.abort()] == ["a", "b", "c"]
 
 
-@functools.cache
-def _alone(model: Llama, prompt: tuple[int, ...], count: int) -> tuple[list[int], int]:
-    """Greedy tokens without reuse, and how many of them have a clear margin."""
-    engine = ReferenceEngine(model, Limits(max_seq_len=2048), normalize_log_probs=False)
-    answer = _ask(engine, list(prompt), count, top_log_probs=2)
-    margins = [top[0][1] - top[1][1] for top in answer.top_log_probs]
-    return answer.ids, next((place for place, margin in enumerate(margins) if margin < 1e-3), len(margins))
-
-
 _PROMPTS = st.lists(
     st.tuples(st.sampled_from([0, 60]), st.integers(1, 5 * BLOCK), st.integers(0, 3), st.integers(1, 40)),
     min_size=2,
@@ -179,17 +145,14 @@ _PROMPTS = st.lists(
 
 @settings(max_examples=examples(30))
 @given(prompts=_PROMPTS, room=st.integers(1, 12), together=st.booleans())
-def test_reuse_does_not_change_greedy_tokens(
-    tiny: Llama, prompts: list[tuple[int, int, int, int]], room: int, *, together: bool
-) -> None:
+def test_reuse_does_not_change_greedy_tokens(tiny, prompts, room, *, together) -> None:
     engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, kv_reuse_blocks=room), normalize_log_probs=False)
     answers: dict[str, list[int]] = {}
     for number, (start, length, tail, count) in enumerate(prompts):
         engine.submit(Request(str(number), _text(length, start) + [9] * tail, count))
         while engine.busy and not (together and number % 2):
             answers |= {response.request.id: response.ids for response in engine.step()}
-    while engine.busy:
-        answers |= {response.request.id: response.ids for response in engine.step()}
+    answers |= {number: responses[-1].ids for number, responses in drain(engine).items()}
     for number, (start, length, tail, count) in enumerate(prompts):
-        expected, clear = _alone(tiny, (*_text(length, start), *[9] * tail), count)
+        expected, clear = greedy_alone(tiny, (*_text(length, start), *[9] * tail), count)
         assert answers[str(number)][:clear] == expected[:clear]

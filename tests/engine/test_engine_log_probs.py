@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cpu_double.reference_engine import PREFILL_TOKENS, ReferenceEngine
+from cpu_double.reference_engine import PREFILL_TOKENS
 from wire.request import Request, Sampling
 from wire.response import PromptScores, Response
 
-MakeEngine = Callable[..., ReferenceEngine]
-Generate = Callable[..., list[Response]]
 PROMPT = [20, 21, 22, 23, 20]
 BATCH_EFFECTS = 1e-3  # a token computed alone and the same one among others
 
@@ -48,9 +44,7 @@ def _expected(logits: NDArray[np.float32], seen: list[int], sampling: Sampling) 
         Sampling(top_p=1.0, bias=np.linspace(-2, 2, 267, dtype=np.float32), seed=6),
     ],
 )
-def test_log_probs_are_a_log_softmax_of_the_engines_own_logits(
-    generate: Generate, sampling: Sampling, *, streaming: bool
-) -> None:
+def test_log_probs_are_a_log_softmax_of_the_engines_own_logits(generate, sampling, *, streaming) -> None:
     request = Request("", PROMPT, 10, sampling=sampling, streaming=streaming)
     request.log_probs, request.top_log_probs, request.generation_logits = True, 5, True
     responses = generate(request)
@@ -65,10 +59,9 @@ def test_log_probs_are_a_log_softmax_of_the_engines_own_logits(
         np.testing.assert_allclose([value for _, value in top[place]], np.sort(expected)[: -5 - 1 : -1], atol=1e-4)
 
 
-def test_logits_after_the_end_are_zeros_and_before_it_those_of_a_stream(generate: Generate) -> None:
+def test_logits_after_the_end_are_zeros_and_before_it_those_of_a_stream(generate) -> None:
     end = generate(Request("", PROMPT, 6))[0].ids[3]
     (whole,) = generate(Request("", PROMPT, 6, end_id=end, generation_logits=True))
-    assert whole.logits is not None
     assert whole.logits.shape == (6, 267)
     assert whole.logits[: len(whole.ids)].any(axis=1).all()
     assert not whole.logits[len(whole.ids) :].any()
@@ -87,7 +80,7 @@ def _scores(responses: list[Response]) -> PromptScores:
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(top_p=1.0, seed=11)])
-def test_a_texts_log_probs_are_those_it_was_generated_with(generate: Generate, sampling: Sampling) -> None:
+def test_a_texts_log_probs_are_those_it_was_generated_with(generate, sampling) -> None:
     (answer,) = generate(Request("", PROMPT, 40, sampling=sampling, log_probs=True, top_log_probs=4))
     whole = Request("", PROMPT + answer.ids, 3, prompt_log_probs=4, streaming=True)
     scores = _scores(generate(whole))
@@ -97,16 +90,13 @@ def test_a_texts_log_probs_are_those_it_was_generated_with(generate: Generate, s
         np.testing.assert_allclose([v for _, v in told], [v for _, v in generated], atol=BATCH_EFFECTS)
 
 
-def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_company(
-    generate: Generate, make_engine: MakeEngine
-) -> None:
+def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_company(generate, make_engine) -> None:
     prompt = [(7 * place) % 250 + 5 for place in range(2 * PREFILL_TOKENS + 20)]
     engine = make_engine()
     engine.submit(Request("", PROMPT, 30))
     hot = Sampling(temperature=3.0, top_p=1.0, repetition_penalty=2.0, seed=1)
     request = Request("", prompt, 2, sampling=hot, prompt_log_probs=2, context_logits=True, streaming=True)
     scores = _scores([response for response in generate(request, engine) if response.request is request])
-    assert scores.logits is not None
     assert scores.logits.shape == (len(prompt), 267)
     own = _log_softmax(scores.logits.astype(np.float64))
     expected = [own[place, token] for place, token in enumerate(prompt[1:])]
@@ -118,18 +108,15 @@ def test_prompt_log_probs_are_the_models_own_whatever_the_sampling_and_the_compa
     np.testing.assert_allclose(_scores([alone]).log_probs, scores.log_probs, atol=BATCH_EFFECTS)
 
 
-def test_a_prompt_of_one_token_has_no_log_probs(generate: Generate) -> None:
+def test_the_prompts_log_probs_come_also_where_there_are_none_and_no_answer(generate) -> None:
     assert _scores(generate(Request("", [20], 2, prompt_log_probs=3, streaming=True))) == PromptScores()
-
-
-def test_the_prompts_log_probs_come_also_when_the_answer_is_empty(generate: Generate) -> None:
     end = generate(Request("", PROMPT, 1))[0].ids[0]
     (last,) = generate(Request("", PROMPT, 5, end_id=end, prompt_log_probs=0, streaming=True))
     assert (last.ids, last.finish) == ([], "stop")
     assert len(_scores([last]).log_probs) == len(PROMPT) - 1
 
 
-def test_an_answer_that_is_cancelled_within_its_prompt_tells_nothing_of_it(make_engine: MakeEngine) -> None:
+def test_an_answer_that_is_cancelled_within_its_prompt_tells_nothing_of_it(make_engine) -> None:
     engine = make_engine()
     engine.submit(Request("a", [30] * 2 * PREFILL_TOKENS, 5, prompt_log_probs=0, streaming=True))
     assert engine.step() == []
@@ -138,16 +125,12 @@ def test_an_answer_that_is_cancelled_within_its_prompt_tells_nothing_of_it(make_
     assert (last.finish, last.prompt) == ("cancelled", None)
 
 
-def test_min_p_keeps_what_is_probable_enough_beside_the_best(generate: Generate) -> None:
+def test_min_p_keeps_what_is_probable_enough_beside_the_best(generate) -> None:
     (answer,) = generate(Request("", PROMPT, 1, top_log_probs=20, sampling=Sampling(temperature=2.0)))
     relative = {token: float(np.exp(value - answer.top_log_probs[0][0][1])) for token, value in answer.top_log_probs[0]}
     values = list(relative.values())
     least = (values[3] + values[4]) / 2
     for top_p in (1.0, 0.999):
-        drawn = {
-            generate(Request("", PROMPT, 1, sampling=Sampling(temperature=2.0, top_p=top_p, min_p=least, seed=seed)))[
-                0
-            ].ids[0]
-            for seed in range(200)
-        }
+        hot = [Sampling(temperature=2.0, top_p=top_p, min_p=least, seed=seed) for seed in range(200)]
+        drawn = {generate(Request("", PROMPT, 1, sampling=sampling))[0].ids[0] for sampling in hot}
         assert drawn == set(list(relative)[:4])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,10 @@ from cpu_double.kv_cache import BLOCK
 from cpu_double.llama import Chunk, Llama
 from cpu_double.lora import load_adapter
 from cpu_double.reference_engine import Limits, ReferenceEngine
-from wire.inputs import parse
+from tests.engine.alone import drain
+from tests.engine.tensors import read
 from wire.request import LoraTask, RejectedError, Request
-from wire.response import Response
 
-Generate = Callable[..., list[Response]]
 PROMPT = [20, 21, 22, 23, 90, 91]
 
 
@@ -34,9 +32,7 @@ def _logits(model: Llama, tasks: list[LoraTask | None], ids: list[int]) -> np.nd
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_each_module_computes_what_merged_weights_do(
-    tiny: Llama, tiny_model_dir: Path, tmp_path: Path, module: int
-) -> None:
+def test_each_module_computes_what_merged_weights_do(tiny, tiny_model_dir, tmp_path, module) -> None:
     pairs = make_pairs(tiny_model_dir, module, modules=(module,))
     merged = Llama(merge(tiny_model_dir, pairs, tmp_path / "merged"))
     expected = merged.forward([Chunk(PROMPT, merged.new_cache(), len(PROMPT))])
@@ -46,7 +42,7 @@ def test_each_module_computes_what_merged_weights_do(
     assert np.abs(actual - plain).max() > 0.05
 
 
-def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_model_dir: Path) -> None:
+def test_the_fused_query_key_value_module_is_the_three_in_one(tiny, tiny_model_dir) -> None:
     pairs = make_pairs(tiny_model_dir, 4, modules=(1, 2, 3))
     separate = _logits(tiny, [LoraTask(1, *pack(pairs))], PROMPT)
     rows, config = [], []
@@ -64,9 +60,7 @@ def test_the_fused_query_key_value_module_is_the_three_in_one(tiny: Llama, tiny_
     np.testing.assert_allclose(fused, separate, atol=1e-3)
 
 
-def test_answers_are_those_of_the_merged_model(
-    tiny: Llama, tiny_model_dir: Path, tmp_path: Path, generate: Generate
-) -> None:
+def test_answers_are_those_of_the_merged_model(tiny, tiny_model_dir, tmp_path, generate) -> None:
     pairs = make_pairs(tiny_model_dir, 1)
     model = Llama(merge(tiny_model_dir, pairs, tmp_path / "merged"))
     merged = ReferenceEngine(model, Limits(2048), normalize_log_probs=False)
@@ -77,16 +71,15 @@ def test_answers_are_those_of_the_merged_model(
     assert generate(Request("", PROMPT, 20))[0].ids != expected.ids
 
 
-def test_sequences_in_one_pass_have_adapters_of_their_own(tiny: Llama, tiny_model_dir: Path) -> None:
+def test_sequences_in_one_pass_have_adapters_of_their_own(tiny, tiny_model_dir) -> None:
     first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
     together = _logits(tiny, [first, None, second], PROMPT)
     alone = np.concatenate([_logits(tiny, [task], PROMPT) for task in (first, None, second)])
     np.testing.assert_allclose(together, alone, atol=1e-3)
 
 
-def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
+def test_weights_are_sent_once_and_again_after_eviction(tiny, tiny_model_dir, generate) -> None:
     first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
-    assert first.weights is not None
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
 
     def ask(task: LoraTask) -> list[int]:
@@ -104,24 +97,18 @@ def test_weights_are_sent_once_and_again_after_eviction(tiny: Llama, tiny_model_
     assert ask(LoraTask(1)) == answer
 
 
-def test_a_request_in_flight_keeps_an_adapter_that_has_left(
-    tiny: Llama, tiny_model_dir: Path, generate: Generate
-) -> None:
+def test_a_request_in_flight_keeps_an_adapter_that_has_left(tiny, tiny_model_dir, generate) -> None:
     first, second = _task(tiny_model_dir, 1, 1), _task(tiny_model_dir, 2, 2)
-    assert first.weights is not None
     (expected,) = generate(Request("", PROMPT, 8, lora=first))
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=first.weights.nbytes))
     engine.submit(Request("a", PROMPT, 8, lora=first))
-    responses = engine.step()
+    engine.step()
     engine.submit(Request("b", PROMPT, 8, lora=second))
-    while engine.busy:
-        responses += engine.step()
-    assert {response.request.id: response.ids for response in responses}["a"] == expected.ids
+    assert drain(engine)["a"][-1].ids == expected.ids
 
 
-def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
+def test_the_least_recently_used_adapter_leaves_first(tiny, tiny_model_dir, generate) -> None:
     tasks = [_task(tiny_model_dir, number, number) for number in range(3)]
-    assert tasks[0].weights is not None
     engine = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=2 * tasks[0].weights.nbytes))
     for task in (tasks[0], tasks[1], LoraTask(0), tasks[2]):
         generate(Request("", PROMPT, 1, lora=task), engine)
@@ -130,13 +117,12 @@ def test_the_least_recently_used_adapter_leaves_first(tiny: Llama, tiny_model_di
         engine.submit(Request("", PROMPT, 1, lora=LoraTask(1)))
 
 
-def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_model_dir: Path, generate: Generate) -> None:
+def test_cached_blocks_are_not_shared_between_adapters(tiny, tiny_model_dir, generate) -> None:
     prompt = [(11 * place) % 250 + 5 for place in range(2 * BLOCK + 3)]
     engine = ReferenceEngine(tiny, Limits(2048, kv_reuse_blocks=32))
 
     def ask(task: LoraTask | None) -> tuple[list[int], int | None]:
         (answer,) = generate(Request("", prompt, 8, perf_metrics=True, lora=task), engine)
-        assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
     adapted = _task(tiny_model_dir, 1, 1)
@@ -160,19 +146,13 @@ def test_cached_blocks_are_not_shared_between_adapters(tiny: Llama, tiny_model_d
         ([[1, 0]], "lora_keys"),
     ],
 )
-def test_an_adapter_that_does_not_fit_is_refused(
-    tiny: Llama, generate: Generate, rows: list[list[int]], words: str
-) -> None:
+def test_an_adapter_that_does_not_fit_is_refused(tiny, tiny_model_dir, generate, rows, words) -> None:
     task = LoraTask(1, np.zeros((1, 400), np.float16), np.array(rows, np.int32))
     with pytest.raises(RejectedError, match=words):
         generate(Request("", PROMPT, 1, lora=task))
-
-
-def test_an_adapter_larger_than_the_cache_is_refused(tiny: Llama, tiny_model_dir: Path) -> None:
+    small = ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10))
     with pytest.raises(RejectedError, match=r"PEFT Cache is full. Could not store taskId=5"):
-        ReferenceEngine(tiny, Limits(2048, lora_cache_bytes=10)).submit(
-            Request("", PROMPT, 1, lora=_task(tiny_model_dir, 5, 1))
-        )
+        small.submit(Request("", PROMPT, 1, lora=_task(tiny_model_dir, 5, 1)))
 
 
 @pytest.mark.parametrize(
@@ -182,21 +162,11 @@ def test_an_adapter_larger_than_the_cache_is_refused(tiny: Llama, tiny_model_dir
         (("lora_task_id", "lora_weights"), "both lora_weights and lora_keys"),
     ],
 )
-def test_incomplete_tensors_are_refused(given: tuple[str, ...], words: str) -> None:
+def test_incomplete_tensors_are_refused(given, words) -> None:
     tensors = {
         "lora_task_id": np.array([[5]], np.uint64),
         "lora_weights": np.zeros((1, 2, 3), np.float16),
         "lora_config": np.zeros((1, 2, 3), np.int32),
     }
-    inputs = {
-        "input_ids": np.array([[5, 6, 7]], np.int32),
-        "input_lengths": np.array([[3]], np.int32),
-        "request_output_len": np.array([[9]], np.int32),
-    }
     with pytest.raises(RejectedError, match=words):
-        parse(
-            inputs | {name: tensors[name] for name in given},
-            request_id="r",
-            exclude_input=False,
-            takes=frozenset({"lora"}),
-        )
+        read({"lora"}, **{name: tensors[name] for name in given})

@@ -29,7 +29,7 @@ def _assert_matches(model: Llama, recorded: Path) -> None:
     assert positions >= 200
 
 
-def test_tiny_model_agrees_with_an_independent_implementation(tiny: Llama) -> None:
+def test_tiny_model_agrees_with_an_independent_implementation(tiny) -> None:
     _assert_matches(tiny, Path(__file__).parent / "reference_tiny.json")
 
 
@@ -38,7 +38,7 @@ def test_smollm2_agrees_with_an_independent_implementation() -> None:
     _assert_matches(Llama(ensure_model_folder()), Path(__file__).parent / "reference_smollm2.json")
 
 
-def test_chunked_prefill_equals_one_pass(tiny: Llama) -> None:
+def test_chunked_prefill_equals_one_pass(tiny) -> None:
     ids = np.random.default_rng(1).integers(3, 259, 150).tolist()
     whole = tiny.forward([Chunk(ids, tiny.new_cache(), len(ids))])
     cache = tiny.new_cache()
@@ -47,14 +47,14 @@ def test_chunked_prefill_equals_one_pass(tiny: Llama) -> None:
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-3)
 
 
-def test_sequences_in_one_pass_do_not_see_each_other(tiny: Llama) -> None:
+def test_sequences_in_one_pass_do_not_see_each_other(tiny) -> None:
     first, second = [20, 21, 22, 23], [90, 91]
     together = tiny.forward([Chunk(first, tiny.new_cache(), 1), Chunk(second, tiny.new_cache(), 2)])
     np.testing.assert_allclose(together[:1], tiny.forward([Chunk(first, tiny.new_cache(), 1)]), atol=1e-4)
     np.testing.assert_allclose(together[1:], tiny.forward([Chunk(second, tiny.new_cache(), 2)]), atol=1e-4)
 
 
-def test_the_tiny_model_is_small_and_the_same_each_time(tiny_model_dir: Path, tmp_path: Path) -> None:
+def test_the_tiny_model_is_small_and_the_same_each_time(tiny_model_dir, tmp_path) -> None:
     write_tiny_model(tmp_path / "again")
     files = sorted(path.name for path in tiny_model_dir.iterdir())
     assert sum((tiny_model_dir / name).stat().st_size for name in files) < 1_000_000
@@ -62,7 +62,7 @@ def test_the_tiny_model_is_small_and_the_same_each_time(tiny_model_dir: Path, tm
         assert (tmp_path / "again" / name).read_bytes() == (tiny_model_dir / name).read_bytes(), name
 
 
-def test_shards_half_precision_and_tied_embeddings_load(tiny_model_dir: Path, tiny: Llama, tmp_path: Path) -> None:
+def test_shards_half_precision_and_tied_embeddings_load(tiny_model_dir, tiny, tmp_path) -> None:
     weights = load_file(tiny_model_dir / "model.safetensors")
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     tied = {name: array for name, array in weights.items() if name != "lm_head.weight"}
@@ -82,7 +82,7 @@ def test_shards_half_precision_and_tied_embeddings_load(tiny_model_dir: Path, ti
     assert not np.allclose(logits[0], tiny.forward([Chunk([20, 21, 22], tiny.new_cache(), 1)]))
 
 
-def test_bfloat16_is_read_exactly(tiny_model_dir: Path, tmp_path: Path) -> None:
+def test_bfloat16_is_read_exactly(tiny_model_dir, tmp_path) -> None:
     folders = [_copy_config(tiny_model_dir, tmp_path / name) for name in ("bf16", "f32")]
     weights = load_file(tiny_model_dir / "model.safetensors")
     upper = {name: array.view(np.uint32) >> 16 for name, array in weights.items()}
@@ -111,26 +111,21 @@ def test_bfloat16_is_read_exactly(tiny_model_dir: Path, tmp_path: Path) -> None:
         ({"intermediate_size": 127}, "gate_proj"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_by_name(
-    tiny_model_dir: Path, tmp_path: Path, change: dict[str, object], named: str
-) -> None:
+def test_what_cannot_be_computed_is_refused_by_name(tiny_model_dir, tmp_path, change, named) -> None:
     folder = _copy_config(tiny_model_dir, tmp_path / "changed", **change)
     (folder / "model.safetensors").write_bytes((tiny_model_dir / "model.safetensors").read_bytes())
     with pytest.raises(ModelError, match=named):
         Llama(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 4, b"\xff" * 64, b"\x02" + bytes(7) + b"{}"])
-def test_damaged_weights_are_a_load_error(tiny_model_dir: Path, tmp_path: Path, content: bytes) -> None:
-    folder = _copy_config(tiny_model_dir, tmp_path / "damaged")
-    (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError):
-        Llama(folder)
-
-
-def test_a_folder_without_config_is_a_load_error(tmp_path: Path) -> None:
+def test_damaged_or_missing_files_are_load_errors(tiny_model_dir, tmp_path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         Llama(tmp_path)
+    folder = _copy_config(tiny_model_dir, tmp_path / "damaged")
+    for content in (b"", b"\x00" * 4, b"\xff" * 64, b"\x02" + bytes(7) + b"{}"):
+        (folder / "model.safetensors").write_bytes(content)
+        with pytest.raises(ModelError):
+            Llama(folder)
 
 
 def _copy_config(source: Path, folder: Path, **changes: object) -> Path:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,30 +14,26 @@ from safetensors.numpy import load_file, save_file
 from cpu_double.kv_cache import BLOCK
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import Limits, ReferenceEngine
-from wire.inputs import parse
+from tests.engine.tensors import read
 from wire.request import PromptTable, RejectedError, Request, Sampling
-from wire.response import Response
 
-Generate = Callable[..., list[Response]]
 WORDS = [20, 21, 22, 23]
 
 
 @pytest.fixture(scope="module")
-def embedding(tiny_model_dir: Path) -> NDArray[np.float32]:
+def embedding(tiny_model_dir) -> NDArray[np.float32]:
     table: NDArray[np.float32] = load_file(tiny_model_dir / "model.safetensors")["model.embed_tokens.weight"]
     return table
 
 
 @pytest.fixture(scope="module")
-def rows(embedding: NDArray[np.float32]) -> NDArray[np.float32]:
+def rows(embedding) -> NDArray[np.float32]:
     """Three rows that are no token's embedding."""
     shape = (3, embedding.shape[1])
     return np.random.default_rng(1).normal(0, embedding.std() * 3, shape).astype(np.float16).astype(np.float32)
 
 
-def test_a_row_that_is_a_token_s_embedding_is_that_token(
-    generate: Generate, embedding: NDArray[np.float32], tiny: Llama
-) -> None:
+def test_a_row_that_is_a_token_s_embedding_is_that_token(generate, embedding, tiny) -> None:
     vocab = tiny.config.vocab
     table = PromptTable(embedding[[WORDS[2], WORDS[0]]])
     (plain,) = generate(Request("", WORDS, 12, log_probs=True))
@@ -49,9 +43,7 @@ def test_a_row_that_is_a_token_s_embedding_is_that_token(
     assert tuned.log_probs == pytest.approx(plain.log_probs, abs=1e-4)
 
 
-def test_rows_compute_what_a_larger_vocabulary_would(
-    tiny_model_dir: Path, tmp_path: Path, tiny: Llama, rows: NDArray[np.float32]
-) -> None:
+def test_rows_compute_what_a_larger_vocabulary_would(tiny_model_dir, tmp_path, tiny, rows) -> None:
     vocab = tiny.config.vocab
     prompt = [vocab, vocab + 1, *WORDS, vocab + 2]
     wider = Llama(_widened(tiny_model_dir, tmp_path / "wider", rows))
@@ -73,7 +65,7 @@ def _widened(folder: Path, target: Path, rows: NDArray[np.float32]) -> Path:
     return target
 
 
-def test_another_table_is_another_answer(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
+def test_another_table_is_another_answer(generate, rows, tiny) -> None:
     prompt = [tiny.config.vocab, tiny.config.vocab + 2, *WORDS]
     answers = {
         tuple(generate(Request("", prompt, 12, prompt_table=PromptTable(table)))[0].ids)
@@ -82,7 +74,7 @@ def test_another_table_is_another_answer(generate: Generate, rows: NDArray[np.fl
     assert len(answers) == 3
 
 
-def test_penalties_pass_over_virtual_ids(generate: Generate, rows: NDArray[np.float32], tiny: Llama) -> None:
+def test_penalties_pass_over_virtual_ids(generate, rows, tiny) -> None:
     prompt = [tiny.config.vocab + 1, *WORDS]
     (answer,) = generate(
         Request("", prompt, 5, sampling=Sampling(frequency_penalty=0.1), prompt_table=PromptTable(rows))
@@ -90,15 +82,12 @@ def test_penalties_pass_over_virtual_ids(generate: Generate, rows: NDArray[np.fl
     assert len(answer.ids) == 5
 
 
-def test_cached_blocks_are_not_shared_between_tables(
-    tiny: Llama, generate: Generate, rows: NDArray[np.float32]
-) -> None:
+def test_cached_blocks_are_not_shared_between_tables(tiny, generate, rows) -> None:
     prompt = [tiny.config.vocab, *[(11 * place) % 250 + 5 for place in range(2 * BLOCK)]]
     engine = ReferenceEngine(tiny, Limits(2048, kv_reuse_blocks=32))
 
     def ask(table: PromptTable) -> tuple[list[int], int | None]:
         (answer,) = generate(Request("", prompt, 8, perf_metrics=True, prompt_table=table), engine)
-        assert answer.perf is not None
         return answer.ids, answer.perf.cached_tokens
 
     extra = (7, *[0] * (len(prompt) - 1))
@@ -113,46 +102,25 @@ def test_cached_blocks_are_not_shared_between_tables(
         ask(PromptTable(rows))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "more", "words"),
-    [
-        ([270], {}, "input_ids must be within the vocabulary of 267 tokens and 3 rows"),
-        ([267, 5], {"extra_ids": (1,)}, "prompt_table_extra_ids must have 2 values"),
-    ],
-)
-def test_what_does_not_fit_is_refused(
-    generate: Generate, rows: NDArray[np.float32], prompt: list[int], more: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(RejectedError, match=words):
-        generate(Request("", prompt, 1, prompt_table=PromptTable(rows, **more)))
-
-
-def test_a_table_of_another_width_is_refused(generate: Generate, rows: NDArray[np.float32]) -> None:
-    with pytest.raises(RejectedError, match=r"prompt_embedding_table must have shape \[1, rows, 64\]"):
-        generate(Request("", [267], 1, prompt_table=PromptTable(rows[:, :60])))
-
-
-def test_log_probs_of_virtual_ids_are_refused(generate: Generate, rows: NDArray[np.float32]) -> None:
+def test_what_does_not_fit_is_refused(generate, rows) -> None:
+    for prompt, table, extra_ids, words in (
+        ([270], rows, (), "input_ids must be within the vocabulary of 267 tokens and 3 rows"),
+        ([267, 5], rows, (1,), "prompt_table_extra_ids must have 2 values"),
+        ([267], rows[:, :60], (), r"prompt_embedding_table must have shape \[1, rows, 64\]"),
+    ):
+        with pytest.raises(RejectedError, match=words):
+            generate(Request("", prompt, 1, prompt_table=PromptTable(table, extra_ids)))
     with pytest.raises(RejectedError, match="num_prompt_log_probs"):
         generate(Request("", [5, 267], 1, prompt_log_probs=0, prompt_table=PromptTable(rows)))
 
 
-def _parse(**given: NDArray[Any]) -> Request:
-    inputs = {
-        "input_ids": np.array([[5, 6, 7]], np.int32),
-        "input_lengths": np.array([[3]], np.int32),
-        "request_output_len": np.array([[9]], np.int32),
-    }
-    return parse(inputs | given, request_id="r", exclude_input=False, takes=frozenset({"prompt_table"}))
-
-
 def test_the_tensors_are_read() -> None:
-    request = _parse(
+    request = read(
+        {"prompt_table"},
         prompt_embedding_table=np.ones((1, 2, 4), np.float16),
         prompt_vocab_size=np.array([[2]], np.int32),
         prompt_table_extra_ids=np.array([[1, 2, 3]], np.uint64),
     )
-    assert request.prompt_table is not None
     assert request.prompt_table.rows.shape == (2, 4)
     assert request.prompt_table.rows.dtype == np.float32
     assert request.prompt_table.extra_ids == (1, 2, 3)
@@ -179,6 +147,6 @@ def test_the_tensors_are_read() -> None:
         ),
     ],
 )
-def test_incomplete_tensors_are_refused(given: dict[str, NDArray[Any]], words: str) -> None:
+def test_incomplete_tensors_are_refused(given, words) -> None:
     with pytest.raises(RejectedError, match=words):
-        _parse(**given)
+        read({"prompt_table"}, **given)

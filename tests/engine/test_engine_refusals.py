@@ -9,20 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from gateway.text.contract import TENSORRT_LLM, TensorSpec
+from tests.engine.tensors import read
 from tools.coverage.llmapi import LLMAPI
 from tools.coverage.tensors import INPUTS
 from wire.additions import BEAMS, LORA, RETENTION, TOP_P_DECAY
-from wire.inputs import parse
 from wire.request import RejectedError
 
 KINDS = {"STRING": object, "LOGITS": np.float32, "FP16": np.float16, "FP32": np.float32, "UINT8": np.uint8}
-
-
-PLAIN: dict[str, NDArray[Any]] = {
-    "input_ids": np.array([[5, 6, 7]], np.int32),
-    "input_lengths": np.array([[3]], np.int32),
-    "request_output_len": np.array([[9]], np.int32),
-}
 
 
 def ones(spec: TensorSpec) -> NDArray[Any]:
@@ -34,9 +27,9 @@ REJECTED = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and INPUT
 
 
 @pytest.mark.parametrize("spec", REJECTED, ids=lambda spec: spec.name)
-def test_what_is_listed_as_refused_is_refused(spec: TensorSpec) -> None:
+def test_what_is_listed_as_refused_is_refused(spec) -> None:
     with pytest.raises(RejectedError, match=spec.name.partition("_")[0]):
-        parse(PLAIN | {spec.name: ones(spec)}, request_id="r", exclude_input=False)
+        read(**{spec.name: ones(spec)})
 
 
 # These say nothing alone: the first needs ids, the others a task, whose adapter the engine has or refuses.
@@ -47,8 +40,7 @@ MISSING = [spec for spec in TENSORRT_LLM.inputs if not spec.extension and LLMAPI
 @pytest.mark.parametrize(
     "spec", [spec for spec in MISSING if spec.name not in NOT_BY_THEMSELVES], ids=lambda spec: spec.name
 )
-def test_what_the_llm_api_engine_lacks_is_refused(spec: TensorSpec) -> None:
-    takes = frozenset((BEAMS, LORA, RETENTION, TOP_P_DECAY))
+def test_what_the_llm_api_engine_lacks_is_refused(spec) -> None:
     value = ones(spec) + ones(spec) if spec.name == "num_return_sequences" else ones(spec)
     with pytest.raises(RejectedError, match=spec.name.partition("_")[0]):
-        parse(PLAIN | {spec.name: value}, request_id="r", exclude_input=False, takes=takes)
+        read((BEAMS, LORA, RETENTION, TOP_P_DECAY), **{spec.name: value})

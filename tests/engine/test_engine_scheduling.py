@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -13,42 +11,28 @@ from hypothesis import strategies as st
 from cpu_double.kv_cache import BLOCK, Floats
 from cpu_double.llama import Chunk, Llama
 from cpu_double.reference_engine import PREFILL_TOKENS, Limits, ReferenceEngine
+from tests.engine.alone import drain, greedy_alone
 from tests.rings import examples
 from tests.tiny_model import write_tiny_model
 from wire.request import RejectedError, Request
-from wire.response import Response
 
-MakeEngine = Callable[..., ReferenceEngine]
-Generate = Callable[..., list[Response]]
 PROMPT = [20, 21, 22, 23]
 
 
-def _drain(engine: ReferenceEngine) -> dict[str, list[Response]]:
-    answers: dict[str, list[Response]] = {}
-    while engine.busy:
-        for response in engine.step():
-            answers.setdefault(response.request.id, []).append(response)
-    return answers
-
-
-def _tokens(responses: list[Response]) -> list[int]:
-    return [token for response in responses for token in response.ids]
-
-
-def test_requests_join_between_steps(make_engine: MakeEngine, generate: Generate) -> None:
+def test_requests_join_between_steps(make_engine, generate) -> None:
     engine = make_engine()
     engine.submit(Request("a", PROMPT, 30, streaming=True))
     before = [response for _ in range(5) for response in engine.step()]
     engine.submit(Request("b", [40, 41], 3, streaming=True))
     together = engine.step()
     assert [response.request.id for response in together] == ["a", "b"]
-    rest = _drain(engine)
+    rest = drain(engine)
     assert len(before) + 1 + len(rest["a"]) == 30
     assert [r.final for r in rest["b"]] == [False, True]
     assert rest["a"][-1].finish == rest["b"][-1].finish == "length"
 
 
-def test_a_long_prompt_does_not_stall_those_that_decode(make_engine: MakeEngine) -> None:
+def test_a_long_prompt_does_not_stall_those_that_decode(make_engine) -> None:
     engine = make_engine()
     engine.submit(Request("decoding", PROMPT, 200, streaming=True))
     engine.step()
@@ -76,9 +60,7 @@ def _track_work(model: Llama, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("done", [0, 3000, 6000])
-def test_five_tokens_beside_a_long_prompt_cost_the_same_however_far_that_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
-) -> None:
+def test_five_tokens_beside_a_long_prompt_cost_the_same_however_far_that_is(tmp_path, monkeypatch, done) -> None:
     write_tiny_model(tmp_path, max_position_embeddings=8192)
     model = Llama(tmp_path)
     engine = ReferenceEngine(model, Limits(max_seq_len=8192))
@@ -93,31 +75,25 @@ def test_five_tokens_beside_a_long_prompt_cost_the_same_however_far_that_is(
     assert max(works) < 100
 
 
-def test_long_prompts_share_what_is_computed(make_engine: MakeEngine) -> None:
+def test_long_prompts_share_what_is_computed(make_engine) -> None:
     engine = make_engine()
     engine.submit(Request("first", [30] * 1800, 1))
     engine.step()
     engine.submit(Request("second", [31] * 60, 1))
     answered = [[response.request.id for response in engine.step()] for _ in range(2)]
     assert answered == [[], ["second"]]  # half of each step was its own
-    assert list(_drain(engine)) == ["first"]
+    assert list(drain(engine)) == ["first"]
 
 
-def test_a_short_prompt_overtakes_a_long_one(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(("length", "answered"), [(1000, ["short"]), (PREFILL_TOKENS - len(PROMPT), ["long", "short"])])
+def test_a_short_prompt_overtakes_a_long_one_which_gets_the_rest_of_the_budget(make_engine, length, answered) -> None:
     engine = make_engine()
-    engine.submit(Request("long", [30] * 1000, 1))
+    engine.submit(Request("long", [30] * length, 1))
     engine.submit(Request("short", PROMPT, 1))
-    assert [response.request.id for response in engine.step()] == ["short"]
+    assert [response.request.id for response in engine.step()] == answered
 
 
-def test_what_a_short_prompt_leaves_of_the_budget_goes_to_the_long_one(make_engine: MakeEngine) -> None:
-    engine = make_engine()
-    engine.submit(Request("long", [30] * (PREFILL_TOKENS - len(PROMPT)), 1))
-    engine.submit(Request("short", PROMPT, 1))
-    assert [response.request.id for response in engine.step()] == ["long", "short"]
-
-
-def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engine: MakeEngine) -> None:
+def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engine) -> None:
     engine = make_engine(max_batch_size=2, max_queue_size=3)
     for number in range(5):
         engine.submit(Request(f"{number}", PROMPT, 4))
@@ -127,13 +103,13 @@ def test_what_does_not_fit_waits_and_what_exceeds_the_queue_is_refused(make_engi
     engine.step()
     stats = engine.stats()
     assert (stats.active, stats.waiting, stats.scheduled, stats.max_active) == (2, 3, 2, 2)
-    assert sorted(_drain(engine)) == ["0", "1", "2", "3", "4"]
+    assert sorted(drain(engine)) == ["0", "1", "2", "3", "4"]
     engine.submit(Request("now there is room", PROMPT, 4))
 
 
 @pytest.mark.parametrize("how", ["by id", "by the client"])
 @pytest.mark.parametrize("streaming", [True, False])
-def test_cancelling_frees_the_slot_within_two_steps(make_engine: MakeEngine, how: str, *, streaming: bool) -> None:
+def test_cancelling_frees_the_slot_within_two_steps(make_engine, how, *, streaming) -> None:
     engine = make_engine(max_batch_size=1)
     gone: list[bool] = []
     engine.submit(Request("a", PROMPT, 100, streaming=streaming, is_cancelled=lambda: bool(gone)))
@@ -152,17 +128,7 @@ def test_cancelling_frees_the_slot_within_two_steps(make_engine: MakeEngine, how
     assert first.request.id == "b"
 
 
-def test_a_waiting_request_can_be_cancelled(make_engine: MakeEngine) -> None:
-    engine = make_engine(max_batch_size=1)
-    engine.submit(Request("a", PROMPT, 3))
-    engine.submit(Request("b", PROMPT, 3))
-    engine.cancel("b")
-    responses = engine.step()
-    assert [(r.request.id, r.ids, r.finish) for r in responses] == [("b", [], "cancelled")]
-    assert engine.stats().waiting == 0
-
-
-def test_hundred_cancelled_requests_leave_nothing_behind(make_engine: MakeEngine) -> None:
+def test_hundred_cancelled_requests_leave_nothing_behind(make_engine) -> None:
     engine = make_engine(max_batch_size=4, max_queue_size=100)
     for number in range(100):
         engine.submit(Request(f"{number}", PROMPT, 100))
@@ -173,35 +139,28 @@ def test_hundred_cancelled_requests_leave_nothing_behind(make_engine: MakeEngine
     stats = engine.stats()
     assert not engine.busy
     assert (stats.active, stats.waiting, stats.scheduled, stats.kv_blocks_used) == (0, 0, 0, 0)
+    engine = make_engine(max_batch_size=1)
+    engine.submit(Request("a", PROMPT, 3))
+    engine.submit(Request("b", PROMPT, 3))
+    engine.cancel("b")  # it waits
+    responses = engine.step()
+    assert [(r.request.id, r.ids, r.finish) for r in responses] == [("b", [], "cancelled")]
+    assert engine.stats().waiting == 0
 
 
-def test_an_unknown_id_to_cancel_is_harmless(make_engine: MakeEngine, generate: Generate) -> None:
+def test_an_id_in_flight_is_taken_and_those_without_one_do_not_clash(make_engine, generate) -> None:
     engine = make_engine()
-    engine.cancel("nobody")
-    assert generate(Request("nobody", PROMPT, 3), engine)[-1].finish == "length"
-
-
-def test_a_duplicate_id_in_flight_is_refused_and_free_again_afterwards(
-    make_engine: MakeEngine, generate: Generate
-) -> None:
-    engine = make_engine()
+    engine.cancel("a")  # unknown: harmless
     engine.submit(Request("a", PROMPT, 3))
     with pytest.raises(RejectedError, match="a is already in progress"):
         engine.submit(Request("a", PROMPT, 3))
-    _drain(engine)
+    engine.submit(Request("", PROMPT, 3))
+    engine.submit(Request("", PROMPT, 5))
+    assert [len(response.ids) for response in drain(engine)[""]] == [3, 5]
     assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
 
 
-def test_requests_without_id_do_not_clash(make_engine: MakeEngine) -> None:
-    engine = make_engine()
-    engine.submit(Request("", PROMPT, 3))
-    engine.submit(Request("", PROMPT, 5))
-    assert [len(response.ids) for response in _drain(engine)[""]] == [3, 5]
-
-
-def test_after_a_failure_everyone_in_flight_is_known_and_the_engine_serves_on(
-    make_engine: MakeEngine, generate: Generate
-) -> None:
+def test_after_a_failure_everyone_in_flight_is_known_and_the_engine_serves_on(make_engine, generate) -> None:
     engine = make_engine(max_batch_size=1)
     engine.submit(Request("a", PROMPT, 3))
     engine.submit(Request("b", PROMPT, 3))
@@ -211,7 +170,7 @@ def test_after_a_failure_everyone_in_flight_is_known_and_the_engine_serves_on(
     assert generate(Request("a", PROMPT, 3), engine)[-1].finish == "length"
 
 
-def test_kv_blocks_are_counted(make_engine: MakeEngine) -> None:
+def test_kv_blocks_are_counted(make_engine) -> None:
     engine = make_engine(max_batch_size=2, max_seq_len=1000)
     engine.submit(Request("a", [30] * 65, 10))
     engine.step()
@@ -219,17 +178,6 @@ def test_kv_blocks_are_counted(make_engine: MakeEngine) -> None:
     stats = engine.stats()
     assert (stats.kv_blocks_max, stats.kv_blocks_used) == (2 * 32, 3)
     assert stats.context == 0
-
-
-@functools.cache
-def _alone(model: Llama, prompt: tuple[int, ...], count: int) -> tuple[list[int], int]:
-    """Greedy tokens of a request that is alone, and how many of them have a clear margin."""
-    engine = ReferenceEngine(model, Limits(max_seq_len=2048), normalize_log_probs=False)
-    engine.submit(Request("", list(prompt), count, end_id=2, top_log_probs=2))
-    (answer,) = _drain(engine)[""]
-    margins = [top[0][1] - top[1][1] for top in answer.top_log_probs]
-    clear = next((place for place, margin in enumerate(margins) if margin < 1e-3), len(margins))
-    return answer.ids, clear
 
 
 _PLANS = st.lists(
@@ -247,7 +195,7 @@ _PLANS = st.lists(
 
 @settings(max_examples=examples(40))
 @given(plan=_PLANS)
-def test_company_does_not_change_greedy_tokens(tiny: Llama, plan: list[tuple[int, int, int, int, bool]]) -> None:
+def test_company_does_not_change_greedy_tokens(tiny, plan) -> None:
     engine = ReferenceEngine(tiny, Limits(max_seq_len=2048, max_batch_size=3), normalize_log_probs=False)
     answers: dict[str, list[int]] = {str(place): [] for place in range(len(plan))}
     prompts = [tuple((first + place * 7) % 256 + 3 for place in range(length)) for _, first, length, _, _ in plan]
@@ -262,7 +210,7 @@ def test_company_does_not_change_greedy_tokens(tiny: Llama, plan: list[tuple[int
             answers[response.request.id] += response.ids
         step += 1
     for place, (_, _, _, count, cancelled) in enumerate(plan):
-        expected, clear = _alone(tiny, prompts[place], count)
+        expected, clear = greedy_alone(tiny, prompts[place], count, 2)
         got = answers[str(place)]
         assert got[:clear] == expected[: min(clear, len(got))]
         assert cancelled or clear < len(expected) or len(got) == len(expected)

@@ -9,33 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from tests.engine.tensors import read
 from wire.additions import BEAMS, RETENTION, TOP_P_DECAY
-from wire.inputs import parse
 from wire.outputs import to_tensors
 from wire.request import Beams, Guide, RejectedError, Request, RetainedRange, Retention
 from wire.response import Perf, PromptScores, Response
 from wire.word_lists import unpack_words
 
-Tensors = dict[str, NDArray[Any]]
-
-
-def _inputs(**more: Any) -> Tensors:
-    inputs: Tensors = {
-        "input_ids": np.array([[5, 6, 7]], np.int32),
-        "input_lengths": np.array([[3]], np.int32),
-        "request_output_len": np.array([[9]], np.int32),
-    }
-    return inputs | {name: np.array([[value]]) if np.isscalar(value) else value for name, value in more.items()}
-
-
-def _parse(inputs: Tensors, *, exclude_input: bool = False) -> Request:
-    return parse(inputs, request_id="r", exclude_input=exclude_input)
-
 
 def test_absent_tensors_have_the_engines_defaults() -> None:
-    request = _parse(_inputs())
+    request = read()
     assert (request.id, request.prompt, request.max_tokens, request.end_id) == ("r", [5, 6, 7], 9, -1)
     assert (request.sampling.top_k, request.sampling.top_p, request.sampling.temperature) == (None, None, None)
     assert (request.streaming, request.prompt_log_probs, request.perf_metrics) == (False, None, False)
@@ -44,34 +28,31 @@ def test_absent_tensors_have_the_engines_defaults() -> None:
 
 def test_every_tensor_is_read() -> None:
     words = np.array([[[10, 11, 20], [2, 3, -1]]], np.int32)
-    request = _parse(
-        _inputs(
-            input_lengths=2,
-            end_id=2,
-            stop_words_list=words,
-            bad_words_list=words,
-            embedding_bias=np.ones((1, 4), np.float32),
-            temperature=np.float32(0.5),
-            runtime_top_k=40,
-            runtime_top_p=np.float32(0.5),
-            repetition_penalty=np.float32(2),
-            presence_penalty=np.float32(-1),
-            frequency_penalty=np.float32(0.25),
-            min_tokens=3,
-            seed=np.uint64(2**64 - 1),
-            streaming=True,
-            return_log_probs=True,
-            num_top_log_probs=20,
-            num_prompt_log_probs=0,
-            min_p=np.float32(0.25),
-            return_perf_metrics=True,
-            cache_salt="secret",
-        )
+    request = read(
+        input_lengths=2,
+        end_id=2,
+        stop_words_list=words,
+        bad_words_list=words,
+        embedding_bias=np.ones((1, 4), np.float32),
+        temperature=np.float32(0.5),
+        runtime_top_k=40,
+        runtime_top_p=np.float32(0.5),
+        repetition_penalty=np.float32(2),
+        presence_penalty=np.float32(-1),
+        frequency_penalty=np.float32(0.25),
+        min_tokens=3,
+        seed=np.uint64(2**64 - 1),
+        streaming=True,
+        return_log_probs=True,
+        num_top_log_probs=20,
+        num_prompt_log_probs=0,
+        min_p=np.float32(0.25),
+        return_perf_metrics=True,
+        cache_salt="secret",
     )
     assert request.cache_salt == "secret"
     assert request.prompt == [5, 6]
     assert request.stop_words == request.sampling.bad_words == ((10, 11), (20,))
-    assert request.sampling.bias is not None
     assert request.sampling.bias.shape == (4,)
     assert (request.sampling.seed, request.sampling.top_k, request.sampling.temperature) == (2**64 - 1, 40, 0.5)
     assert (request.streaming, request.log_probs, request.top_log_probs) == (True, True, 20)
@@ -79,25 +60,25 @@ def test_every_tensor_is_read() -> None:
 
 
 def test_the_request_decides_about_the_prompt_and_else_the_model() -> None:
-    assert _parse(_inputs()).echo
-    assert not _parse(_inputs(), exclude_input=True).echo
-    assert _parse(_inputs(exclude_input_in_output=False), exclude_input=True).echo
-    assert not _parse(_inputs(exclude_input_in_output=True)).echo
+    assert read().echo
+    assert not read(switches={"exclude_input": True}).echo
+    assert read(exclude_input_in_output=False, switches={"exclude_input": True}).echo
+    assert not read(exclude_input_in_output=True).echo
 
 
 @pytest.mark.parametrize("missing", ["input_ids", "input_lengths", "request_output_len"])
-def test_a_missing_tensor_is_named(missing: str) -> None:
-    inputs = _inputs()
-    del inputs[missing]
+def test_a_missing_tensor_is_named(missing) -> None:
     with pytest.raises(RejectedError, match=f"A value is required for {missing}"):
-        _parse(inputs)
+        read(**{missing: None})
 
 
+TAKES = (BEAMS, RETENTION, TOP_P_DECAY)
 DECAY = {"runtime_top_p": np.float32(0.5), "runtime_top_p_decay": np.float32(0.5)}
 
 
 def test_what_only_some_engines_take_is_read() -> None:
-    inputs = _inputs(
+    request = read(
+        TAKES,
         **DECAY,
         runtime_top_p_min=np.float32(0.25),
         runtime_top_p_reset_ids=6,
@@ -109,8 +90,6 @@ def test_what_only_some_engines_take_is_read() -> None:
         retention_token_range_priorities=np.array([[90, 10]], np.int32),
         retention_decode_priority=50,
     )
-    takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
-    request = parse(inputs, request_id="r", exclude_input=False, takes=takes)
     sampling = request.sampling
     assert (sampling.top_p_decay, sampling.top_p_min, sampling.top_p_reset_id) == (0.5, 0.25, 6)
     assert request.beams == Beams(4, 0.5, None, 0)
@@ -130,10 +109,9 @@ def test_what_only_some_engines_take_is_read() -> None:
         ({"retention_token_range_starts": np.zeros((1, 1), np.int32)}, "must be as many"),
     ],
 )
-def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: str) -> None:
-    takes = frozenset((BEAMS, RETENTION, TOP_P_DECAY))
+def test_what_only_some_engines_take_is_checked(inputs, words) -> None:
     with pytest.raises(RejectedError, match=words):
-        parse(_inputs(**inputs), request_id="r", exclude_input=False, takes=takes)
+        read(TAKES, **inputs)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +125,7 @@ def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: s
         ("lora_task_id", np.uint64(1), "lora"),
         ("prompt_embedding_table", np.zeros((1, 2, 3), np.float16), "prompt_embedding_table"),
         ("draft_input_ids", np.zeros((1, 2), np.int32), "draft_input_ids"),
-        ("lookahead_window_size", 3, "lookahead"),
         ("runtime_top_p_decay", np.float32(0.5), "runtime_top_p_decay is not supported"),
-        ("retention_decode_priority", 50, "retention_decode_priority is not supported"),
         ("temperature", np.float32("nan"), "temperature"),
         ("temperature", np.float32(-1), "temperature"),
         ("runtime_top_p", np.float32(1.5), "runtime_top_p"),
@@ -169,14 +145,14 @@ def test_what_only_some_engines_take_is_checked(inputs: dict[str, Any], words: s
         ("stop_words_list", np.array([[[1, 2], [3, -1]]], np.int32), "stop_words_list"),
     ],
 )
-def test_what_the_engine_cannot_do_is_refused_by_name(name: str, value: Any, words: str) -> None:
+def test_what_the_engine_cannot_do_is_refused_by_name(name, value, words) -> None:
     with pytest.raises(RejectedError, match=words):
-        _parse(_inputs(**{name: value}))
+        read(**{name: value})
 
 
 def test_logits_are_answered_where_the_engine_gathers_them() -> None:
-    inputs = _inputs(return_context_logits=True, return_generation_logits=True)
-    request = parse(inputs, request_id="r", exclude_input=False, gathers_logits=True)
+    asked = {"return_context_logits": True, "return_generation_logits": True}
+    request = read(switches={"gathers_logits": True}, **asked)
     assert (request.context_logits, request.generation_logits) == (True, True)
 
 
@@ -186,8 +162,7 @@ def _string(text: bytes) -> np.ndarray:
 
 def test_guides() -> None:
     def guide(**inputs: Any) -> Guide | None:
-        request = parse(_inputs(**inputs), request_id="r", exclude_input=False, guided=True)
-        return request.guide
+        return read(switches={"guided": True}, **inputs).guide
 
     kind, text = "guided_decoding_guide_type", "guided_decoding_guide"
     assert guide() is None
@@ -204,24 +179,22 @@ def test_guides() -> None:
             guide(**wrong)
 
 
-def test_neutral_values_of_unsupported_features_pass() -> None:
-    _parse(
-        _inputs(
-            beam_width=1,
-            num_return_sequences=1,
-            return_context_logits=False,
-            return_perf_metrics=False,
-            len_penalty=np.float32(1),
-            pad_id=2,
-            embedding_bias=np.zeros((1, 0), np.float32),
-            stop_words_list=np.zeros((1, 2, 0), np.int32),
-        )
-    )
-
-
 def test_packed_words_follow_the_contracts_example() -> None:
     assert unpack_words("w", np.array([[10, 11, 20], [2, 3, -1]], np.int32)) == ((10, 11), (20,))
     assert unpack_words("w", np.array([[0], [-1]], np.int32)) == ()
+
+
+def test_neutral_values_of_unsupported_features_pass() -> None:
+    read(
+        beam_width=1,
+        num_return_sequences=1,
+        return_context_logits=False,
+        return_perf_metrics=False,
+        len_penalty=np.float32(1),
+        pad_id=2,
+        embedding_bias=np.zeros((1, 0), np.float32),
+        stop_words_list=np.zeros((1, 2, 0), np.int32),
+    )
 
 
 _ALL = {"num_input_tokens": True, "num_output_tokens": True, "finish_reason": True}
@@ -256,6 +229,10 @@ def test_a_zero_token_final_response() -> None:
     assert tensors["num_output_tokens"].item() == 0
     assert tensors["finish_reason"].tolist() == [[b"stop"]]
     assert tensors["finish_reason"].shape == (1, 1)
+    plain = to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"))
+    assert set(plain) == {"output_ids", "sequence_length"}
+    echo = Response(Request("r", [5, 6], 9, echo=True, **_ALL), ids=[5, 6, 7], final=True, finish="length")
+    assert to_tensors(echo)["num_output_tokens"].item() == 3  # with the prompt
 
 
 def test_shapes_of_logits_have_their_axes_swapped_while_streaming() -> None:
@@ -291,16 +268,6 @@ def test_what_the_prompt_and_the_cache_have_to_tell() -> None:
     assert {array.dtype for name, array in tensors.items() if "time" in name} == {np.dtype(np.int64)}
 
 
-def test_only_what_was_asked_for_is_sent() -> None:
-    tensors = to_tensors(Response(Request("r", [5], 9), ids=[8], final=True, finish="stop"))
-    assert set(tensors) == {"output_ids", "sequence_length"}
-
-
-def test_output_token_count_of_an_echo_includes_the_prompt() -> None:
-    response = Response(Request("r", [5, 6], 9, echo=True, **_ALL), ids=[5, 6, 7], final=True, finish="length")
-    assert to_tensors(response)["num_output_tokens"].item() == 3
-
-
 @pytest.mark.parametrize(
     ("engine", "folder", "named"),
     [
@@ -310,9 +277,7 @@ def test_output_token_count_of_an_echo_includes_the_prompt() -> None:
         ("reference", "no/such/folder", "MODEL_DIR is 'no/such/folder', which is not a folder"),
     ],
 )
-def test_a_missing_setting_is_a_load_error_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, engine: str | None, folder: str | None, named: str
-) -> None:
+def test_a_missing_setting_is_a_load_error_that_names_it(monkeypatch, engine, folder, named) -> None:
     for name, value in (("TRITON_ENGINE", engine), ("MODEL_DIR", folder)):
         if value is None:
             monkeypatch.delenv(name, raising=False)
@@ -322,7 +287,7 @@ def test_a_missing_setting_is_a_load_error_that_names_it(
         _model().choose_engine()
 
 
-def test_an_engine_of_one_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_engine_of_one_s_own(monkeypatch, tmp_path) -> None:
     (tmp_path / "parrot_adapter.py").touch()
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("ENGINE_PATH", str(tmp_path))
@@ -338,8 +303,6 @@ def test_an_engine_of_one_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def _model() -> Any:
     path = Path(__file__).resolve().parents[2] / "triton_repo" / "tensorrt_llm" / "1" / "model.py"
     spec = importlib.util.spec_from_file_location("tensorrt_llm_model", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

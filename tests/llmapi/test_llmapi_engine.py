@@ -71,7 +71,7 @@ def llm() -> Scripted:
 
 
 @pytest.fixture
-def engine(llm: Scripted, said: queue.Queue[Said]) -> Iterator[LlmEngine]:
+def engine(llm, said) -> Iterator[LlmEngine]:
     respond: Callable[[Response], None] = lambda response: said.put((response.request, response))  # noqa: E731
     running = LlmEngine(
         llm,
@@ -91,9 +91,7 @@ def request(name: str = "r", **more: Any) -> Request:
     return Request(name, [1, 2], 5, streaming=True, **more)
 
 
-def test_an_error_at_the_start_is_answered_with_its_first_line(
-    engine: LlmEngine, llm: Scripted, said: queue.Queue[Said]
-) -> None:
+def test_an_error_at_the_start_is_answered_with_its_first_line(engine, llm, said) -> None:
     llm.results = [ValueError("too long\nTraceback")]
     mine = request()
     engine.submit(mine)
@@ -102,9 +100,7 @@ def test_an_error_at_the_start_is_answered_with_its_first_line(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("gone"), StopAsyncIteration()])
-def test_an_error_on_the_way_aborts_and_is_answered(
-    engine: LlmEngine, llm: Scripted, said: queue.Queue[Said], error: Exception
-) -> None:
+def test_an_error_on_the_way_aborts_and_is_answered(engine, llm, said, error) -> None:
     result = Result([7, error])
     llm.results = [result]
     engine.submit(request())
@@ -113,7 +109,7 @@ def test_an_error_on_the_way_aborts_and_is_answered(
     assert (result.aborted, engine.active) == (1, 0)
 
 
-def test_one_failure_leaves_the_others_alone(engine: LlmEngine, llm: Scripted, said: queue.Queue[Said]) -> None:
+def test_one_failure_leaves_the_others_alone(engine, llm, said) -> None:
     llm.results = [RuntimeError("gone"), Result([7])]
     first, second = request("a"), request("b")
     engine.submit(first)
@@ -122,9 +118,7 @@ def test_one_failure_leaves_the_others_alone(engine: LlmEngine, llm: Scripted, s
     assert engine.active == 1
 
 
-def test_close_fails_what_is_in_flight_and_shuts_down(
-    engine: LlmEngine, llm: Scripted, said: queue.Queue[Said]
-) -> None:
+def test_close_fails_what_is_in_flight_and_shuts_down(engine, llm, said) -> None:
     result = Result([7])
     llm.results = [result]
     engine.submit(request())

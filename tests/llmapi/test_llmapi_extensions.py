@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import recorded
 from kserve import Answer
-from llmapi_stack import Serve, Server
 from test_llmapi_server import MODEL, PROMPT, ids, inputs
 
 from engines.llmapi.extensions import Extensions
@@ -21,7 +20,7 @@ TAG = {"structures": [{"begin": "a", "schema": {}, "end": "b"}], "triggers": ["a
 
 
 @pytest.fixture(scope="module")
-def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def adapters(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("adapters")
     for task, rank, modules in ((3, 4, ["q_proj", "v_proj"]), (12, 16, ["q_proj", "up_proj"])):
         (folder / str(task)).mkdir()
@@ -31,13 +30,13 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wide(serve: Serve, adapters: Path) -> Any:
+def wide(serve, adapters) -> Any:
     """An engine with everything switched on."""
     with serve(LLM_GUIDED_DECODING_BACKEND="xgrammar", LLM_LORA_DIR=str(adapters)) as running:
         yield running
 
 
-def test_prompts_are_scored_as_by_the_reference_engine(server: Server, reference: Server) -> None:
+def test_prompts_are_scored_as_by_the_reference_engine(server, reference) -> None:
     wanted = inputs(tokens=2, num_prompt_log_probs=3)
     mine, other = server.client.stream(MODEL, **wanted), reference.client.stream(MODEL, **wanted)
     for name in ("prompt_log_probs", "prompt_top_log_probs"):
@@ -48,7 +47,7 @@ def test_prompts_are_scored_as_by_the_reference_engine(server: Server, reference
     assert "prompt_log_probs" not in mine[1].tensors
 
 
-def test_what_a_request_cost_is_the_engine_s_own_word(server: Server) -> None:
+def test_what_a_request_cost_is_the_engine_s_own_word(server) -> None:
     prompt = PROMPT * 4
 
     def last() -> Answer:
@@ -71,7 +70,7 @@ def test_what_a_request_cost_is_the_engine_s_own_word(server: Server) -> None:
     ("kind", "guide"),
     [("regex", "(ab){3}"), ("ebnf_grammar", 'root ::= "ab" "ab" "ab"'), ("json_schema", '{"const": 7}')],
 )
-def test_answers_keep_to_guides(wide: Server, kind: str, guide: str) -> None:
+def test_answers_keep_to_guides(wide, kind, guide) -> None:
     stream = wide.client.stream(
         MODEL, **inputs(tokens=20, end_id=0, guided_decoding_guide_type=kind, guided_decoding_guide=guide)
     )
@@ -86,7 +85,7 @@ def wide_text(tokens: list[int]) -> str:
     return "".join(chr(token - 3 + 33) for token in tokens)
 
 
-def test_adapters_are_asked_for_by_their_folder(wide: Server, adapters: Path) -> None:
+def test_adapters_are_asked_for_by_their_folder(wide, adapters) -> None:
     ids(wide.client.stream(MODEL, **inputs(lora_task_id=np.array([[12]], np.uint64))))
     assert wide.events("generate_async")[-1]["lora"] == "LoRARequest(12, 12)"
     (construction,) = wide.events("LLM")
@@ -97,14 +96,14 @@ def test_adapters_are_asked_for_by_their_folder(wide: Server, adapters: Path) ->
     assert "LoRA task 4 not found in cache. Please send LoRA weights with request" in answer.error
 
 
-def test_an_adapter_that_is_not_there_cannot_be_sent(adapters: Path) -> None:
+def test_an_adapter_that_is_not_there_cannot_be_sent(adapters) -> None:
     task = LoraTask(4, np.zeros((1, 3), np.float16), np.zeros((1, 3), np.int32))
     with pytest.raises(RejectedError, match="lora_weights"):
         read_adapters(adapters).request_arguments(task)
 
 
 @pytest.mark.parametrize("broken", [None, '{"r": 4}', '{"r": 4, "target_modules": ["lm_head"]}'])
-def test_a_folder_without_adapters_is_a_load_error(tmp_path: Path, broken: str | None) -> None:
+def test_a_folder_without_adapters_is_a_load_error(tmp_path, broken) -> None:
     if broken is not None:
         (tmp_path / "3").mkdir()
         (tmp_path / "3" / "adapter_config.json").write_text(broken)
@@ -123,7 +122,7 @@ GUIDES = [
 
 @pytest.mark.parametrize("version", recorded.TABLE)
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.kind)
-def test_guides_fit_the_recorded_signature(version: str, guide: Guide) -> None:
+def test_guides_fit_the_recorded_signature(version, guide) -> None:
     made: list[dict[str, Any]] = []
     extensions = Extensions(guided=lambda **arguments: made.append(arguments), guided_backend="xgrammar")
     extensions.sampling_arguments(Request("", [1], 1, guide=guide))
@@ -137,14 +136,10 @@ def test_structural_tags_need_xgrammar() -> None:
 
 
 @pytest.mark.parametrize("version", recorded.TABLE)
-def test_adapters_fit_the_recorded_signature(version: str, adapters: Path) -> None:
+def test_adapters_and_arguments_fit_the_recorded_signatures(version, adapters) -> None:
     found = read_adapters(adapters)
     recorded.check_call("LoraConfig", found.config_arguments(), version)
     recorded.check_call("LoRARequest", found.request_arguments(LoraTask(3)), version)
-
-
-@pytest.mark.parametrize("version", recorded.TABLE)
-def test_arguments_of_extensions_exist(version: str) -> None:
     request = Request("", [1], 1, prompt_log_probs=0, perf_metrics=True)
     arguments = Extensions(metrics=True, to_array=np.asarray).sampling_arguments(request)
     recorded.check_call("SamplingParams", arguments, version)

@@ -38,27 +38,20 @@ def test_times_come_with_the_end_and_nothing_of_the_kv_cache() -> None:
     assert (last.perf.first_scheduled_ns, last.perf.blocks, last.perf.cached_tokens) == (0, None, None)
 
 
-def test_end_id_stays_where_it_ended_nothing() -> None:
-    _, answers = run(streaming(), output([3, END], finish="length"))
-    assert answers[0].ids == [3, END]
+def test_what_of_the_outputs_is_told() -> None:
+    def told(request: Request, *outputs: SimpleNamespace) -> list[Any]:
+        _, answers = run(request, *outputs)
+        return [(answer.ids, answer.finish, answer.log_probs, answer.cum_log_prob) for answer in answers]
 
-
-def test_word_may_begin_in_the_prompt() -> None:
-    _, answers = run(streaming(stop_words=((8, 3),)), output([3, 4]))
-    assert (answers[0].ids, answers[0].finish) == ([3], "stop")
-
-
-def test_one_answer_with_the_prompt() -> None:
-    request = Request("r", [7, 8], 9, end_id=END, echo=True, log_probs=True)
-    _, answers = run(request, output([3], [{3: -0.5}]), output([3, 4], [{3: -0.5}, {4: -1.0}], finish="length"))
-    assert [(answer.ids, answer.log_probs, answer.cum_log_prob) for answer in answers] == [
-        ([7, 8, 3, 4], [-0.5, -1.0], -1.5)
-    ]
-
-
-def test_plain_numbers_are_log_probs_of_the_chosen_tokens() -> None:
-    _, answers = run(streaming(log_probs=True), output([3, 4], [-0.5, -0.25], finish="length"))
-    assert answers[0].log_probs == [-0.5, -0.25]
+    # An end_id stays where it ended nothing, and a stop word may begin in the prompt.
+    assert told(streaming(), output([3, END], finish="length")) == [([3, END], "length", [], 0.0)]
+    assert told(streaming(stop_words=((8, 3),)), output([3, 4]))[0][:2] == ([3], "stop")
+    whole = Request("r", [7, 8], 9, end_id=END, echo=True, log_probs=True)
+    outputs = output([3], [{3: -0.5}]), output([3, 4], [{3: -0.5}, {4: -1.0}], finish="length")
+    assert told(whole, *outputs) == [([7, 8, 3, 4], "length", [-0.5, -1.0], -1.5)]
+    # Plain numbers are log-probs of the chosen tokens.
+    plain = output([3, 4], [-0.5, -0.25], finish="length")
+    assert told(streaming(log_probs=True), plain) == [([3, 4], "length", [-0.5, -0.25], -0.75)]
 
 
 @pytest.mark.parametrize(
@@ -69,21 +62,17 @@ def test_plain_numbers_are_log_probs_of_the_chosen_tokens() -> None:
         (streaming(top_log_probs=2), [{3: -0.1}], "num_top_log_probs is 2, the engine gave 1"),
     ],
 )
-def test_missing_log_probs_are_an_error(request_: Request, logprobs: list[Any] | None, message: str) -> None:
+def test_missing_log_probs_are_an_error(request_, logprobs, message) -> None:
     with pytest.raises(EngineError, match=message):
         run(request_, output([3], logprobs))
 
 
 @pytest.mark.parametrize("reason", ["timeout", "not_finished"])
-def test_an_unknown_end_is_an_error(reason: str) -> None:
+def test_an_unknown_end_is_an_error_and_a_cancel_repeats_nothing(reason) -> None:
     with pytest.raises(EngineError, match=reason):
         run(streaming(), output([3], finish=reason))
-
-
-def test_cancel_repeats_nothing() -> None:
     generation, _ = run(streaming(), output([3]))
-    assert generation.cancel().ids == []
-    assert generation.cancel().finish == "cancelled"
+    assert (generation.cancel().ids, generation.cancel().finish) == ([], "cancelled")
 
 
 def rows(*values: float) -> np.ndarray[Any, Any]:
@@ -108,7 +97,7 @@ def test_streamed_logits_are_those_of_the_new_tokens() -> None:
 
 
 @pytest.mark.parametrize("stop_words", [(), ((4, 5),)], ids=["at the end", "followed step by step"])
-def test_logits_of_a_whole_answer_end_in_zeros(stop_words: tuple[tuple[int, ...], ...]) -> None:
+def test_logits_of_a_whole_answer_end_in_zeros(stop_words) -> None:
     request = Request("r", [7, 8], 4, end_id=END, generation_logits=True, stop_words=stop_words)
     generation = Generation(request, np.asarray, 4)
     if not stop_words:
@@ -118,36 +107,24 @@ def test_logits_of_a_whole_answer_end_in_zeros(stop_words: tuple[tuple[int, ...]
     assert logits_of(generation.step(step([3, 4, END], rows(2, 3), "stop"))) == [1, 2, 0, 0]
 
 
-def test_logits_that_do_not_fit_their_tokens_are_an_error() -> None:
-    generation = Generation(streaming(generation_logits=True), np.asarray, 9)
-    with pytest.raises(EngineError, match="return_generation_logits: the engine gave logits of 0 tokens for 1"):
-        generation.step(step([3], None))
-
-
 def test_logits_of_the_prompt_come_once_and_whole() -> None:
     generation = Generation(streaming(context_logits=True), np.asarray, 9)
     first, last = (generation.step(step(ids, None, end, rows(1, 2))) for ids, end in (([3], None), ([3, 4], "length")))
-    assert first
-    assert first.prompt
     assert first.prompt.logits[:, 0].tolist() == [1, 2]
-    assert last
     assert last.prompt is None
     partly = Generation(streaming(context_logits=True), np.asarray, 9)
     with pytest.raises(EngineError, match="return_context_logits: the engine gave logits of 1 of the prompt's 2"):
         partly.step(step([3], None, None, rows(1)))
-
-
-def beam(ids: list[int], logprobs: list[Any], finish: str = "length") -> SimpleNamespace:
-    return SimpleNamespace(token_ids=ids, logprobs=logprobs, finish_reason=finish)
+    with pytest.raises(EngineError, match="return_generation_logits: the engine gave logits of 0 tokens for 1"):
+        Generation(streaming(generation_logits=True), np.asarray, 9).step(step([3], None))
 
 
 def test_beams_come_at_the_end_in_their_order() -> None:
     request = Request("r", [7], 3, end_id=END, beams=Beams(2), log_probs=True, echo=True, num_output_tokens=True)
     search = BeamSearch(request)
     assert search.step(SimpleNamespace(finished=False, outputs=[])) is None
-    beams = [beam([3, END], [{3: -0.5}, {END: -1.0}], "stop"), beam([4, 5], [-0.25, -2.0])]
+    beams = [output([3, END], [{3: -0.5}, {END: -1.0}], "stop"), output([4, 5], [-0.25, -2.0], "length")]
     answer = search.step(SimpleNamespace(finished=True, outputs=beams))
-    assert answer
     assert answer.beams == (Beam([7, 3], [-0.5]), Beam([7, 4, 5], [-0.25, -2.0]))
     assert (answer.final, answer.finish, answer.ids) == (True, "stop", [])
     tensors = to_tensors(answer)

@@ -17,16 +17,13 @@ from wire.request import Beams, RejectedError, Request, Sampling
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 10, "max_position_embeddings": 64}))
     return tmp_path
 
 
-def test_defaults_come_from_the_model(folder: Path) -> None:
+def test_environment_wins_over_parameters_and_these_over_the_model(folder) -> None:
     assert read_options({}, {}, folder) == Options(max_seq_len=64, vocab_size=10)
-
-
-def test_environment_wins_over_parameters(folder: Path) -> None:
     environ = {"MAX_SEQ_LEN": "32", "LLM_TENSOR_PARALLEL_SIZE": "2", "LLM_KV_CACHE_FREE_GPU_MEM_FRACTION": "0.5"}
     options = read_options(environ, {"max_seq_len": "48", "kv_cache_free_gpu_mem_fraction": "0.7"}, folder)
     assert (options.max_seq_len, options.tensor_parallel_size, options.kv_cache_fraction) == (32, 2, 0.5)
@@ -39,7 +36,7 @@ class KvCache(dict[str, Any]):
     model_fields = dict.fromkeys(("free_gpu_memory_fraction", "enable_block_reuse", "tokens_per_block"))
 
 
-def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> None:
+def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder) -> None:
     sampler = choose_sampler("1.2.1", {}, None)
 
     def cache(parameters: dict[str, str], **extra: Any) -> Any:
@@ -53,11 +50,24 @@ def test_kv_reuse_is_as_the_model_says_and_the_extra_file_wins(folder: Path) -> 
     assert cache(off, enable_block_reuse=True)["enable_block_reuse"]
 
 
-@pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_extra_arguments(folder: Path, suffix: str) -> None:
-    file = folder / f"extra.{suffix}"
-    file.write_text('{"max_num_tokens": 99}' if suffix == "json" else "max_num_tokens: 99\n")
-    assert read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {}, folder).extra == {"max_num_tokens": 99}
+@pytest.mark.parametrize(
+    ("name", "text", "extra"),
+    [
+        ("extra.json", '{"max_num_tokens": 99}', {"max_num_tokens": 99}),
+        ("extra.yaml", "max_num_tokens: 99\n", {"max_num_tokens": 99}),
+        ("extra.json", "[1]", None),
+        ("extra.json", "{", None),
+        ("extra.json", '{"kv_cache_config": 3}', None),
+    ],
+)
+def test_extra_arguments(folder, name, text, extra) -> None:
+    environ = {"LLM_EXTRA_ARGS_FILE": str(folder / name)}
+    (folder / name).write_text(text)
+    if extra is not None:
+        assert read_options(environ, {}, folder).extra == extra
+        return
+    with pytest.raises(RuntimeError, match="LLM_EXTRA_ARGS_FILE"):
+        read_options(environ, {}, folder)
 
 
 @pytest.mark.parametrize(
@@ -70,63 +80,40 @@ def test_extra_arguments(folder: Path, suffix: str) -> None:
         {"LLM_EXTRA_ARGS_FILE": "nowhere.json"},
     ],
 )
-def test_wrong_settings_are_named(folder: Path, environ: dict[str, str]) -> None:
+def test_wrong_settings_are_named(folder, environ) -> None:
     with pytest.raises(RuntimeError, match=next(iter(environ))):
         read_options(environ, {}, folder)
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", '{"kv_cache_config": 3}'])
-def test_wrong_extra_file(folder: Path, text: str) -> None:
-    file = folder / "extra.json"
-    file.write_text(text)
-    with pytest.raises(RuntimeError, match="LLM_EXTRA_ARGS_FILE"):
-        read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {}, folder)
-
-
-def test_context_length_is_never_guessed(tmp_path: Path) -> None:
+def test_context_length_is_never_guessed(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"vocab_size": 10}')
     with pytest.raises(RuntimeError, match="MAX_SEQ_LEN"):
         read_options({}, {}, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("version", "field", "wanted", "arguments", "applies"),
+    ("version", "field", "wanted", "arguments", "does"),
     [
-        ("1.2.1", "sampler_type", None, {"sampler_type": "TRTLLMSampler"}, True),
-        ("1.2.1", "sampler_type", "TorchSampler", {"sampler_type": "TorchSampler"}, False),
-        ("1.0.0", "enable_trtllm_sampler", None, {"enable_trtllm_sampler": True}, True),
-        ("1.0.0", "enable_trtllm_sampler", "TorchSampler", {"enable_trtllm_sampler": False}, False),
-        ("1.2.1", "other", None, {}, False),
-        ("1.3.0rc7", "sampler_type", None, {"sampler_type": "TRTLLMSampler"}, True),
-        ("1.3.0rc26", "other", None, {}, True),
-        ("1.4.0", "sampler_type", None, {}, True),
+        ("1.0.0", "enable_trtllm_sampler", None, {"enable_trtllm_sampler": True}, "penalties, wide"),
+        ("1.0.0", "enable_trtllm_sampler", "TorchSampler", {"enable_trtllm_sampler": False}, ""),
+        ("1.2.1", "sampler_type", None, {"sampler_type": "TRTLLMSampler"}, "penalties, wide"),
+        ("1.2.1", "sampler_type", "TorchSampler", {"sampler_type": "TorchSampler"}, ""),
+        ("1.2.1", "other", None, {}, ""),
+        ("1.3.0rc7", "sampler_type", None, {"sampler_type": "TRTLLMSampler"}, "penalties, wide"),
+        ("1.3.0rc24", "sampler_type", None, {}, "penalties"),
+        ("1.3.0rc26", "sampler_type", None, {}, "penalties, wide, beams"),
+        ("1.4.0", "sampler_type", None, {}, "penalties, wide, beams"),
+        ("1.4.0", "sampler_type", "TorchSampler", {"sampler_type": "TorchSampler"}, "penalties, wide, beams"),
     ],
 )
-def test_sampler(version: str, field: str, wanted: str | None, arguments: dict[str, Any], applies: bool) -> None:
-    choice = choose_sampler(version, {field: None}, wanted)
-    assert (choice.arguments, choice.applies_penalties) == (arguments, applies)
-
-
-@pytest.mark.parametrize(
-    ("version", "wanted", "wide", "beam_log_probs"),
-    [
-        ("1.0.0", None, True, False),
-        ("1.2.1", None, True, False),
-        ("1.2.1", "TorchSampler", False, False),
-        ("1.3.0rc24", None, False, False),
-        ("1.3.0rc26", None, True, True),
-        ("1.4.0", "TorchSampler", True, True),
-    ],
-)
-def test_what_a_sampler_takes_beside_the_usual(
-    version: str, wanted: str | None, wide: bool, beam_log_probs: bool
-) -> None:
+def test_what_each_sampler_takes(version, field, wanted, arguments, does) -> None:
     """TRTLLMSampler hands everything to TensorRT-LLM's C++ decoder; TorchSampler took it over in 1.3, bit by bit."""
-    choice = choose_sampler(version, {"sampler_type": None}, wanted)
-    assert (choice.is_wide, choice.beam_log_probs) == (wide, beam_log_probs)
+    choice = choose_sampler(version, {field: None}, wanted)
+    told = {"penalties": choice.applies_penalties, "wide": choice.is_wide, "beams": choice.beam_log_probs}
+    assert (choice.arguments, ", ".join(name for name, takes in told.items() if takes)) == (arguments, does)
 
 
-def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Path) -> None:
+def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder) -> None:
     options = read_options({}, {"max_beam_width": "4"}, folder)
     assert options.max_beam_width == 4
     arguments = llm_arguments(options, folder, choose_sampler("1.2.1", {"sampler_type": None}, None), KvCache)
@@ -139,7 +126,7 @@ def test_beams_are_told_to_the_llm_and_need_a_sampler_that_hears_them(folder: Pa
     assert read_options({"LLM_EXTRA_ARGS_FILE": str(file)}, {"max_beam_width": "1"}, folder).max_beam_width == 3
 
 
-def test_each_instance_sees_its_own_gpus(folder: Path) -> None:
+def test_each_instance_sees_its_own_gpus(folder) -> None:
     parameters = {"gpu_device_ids": "0, 1;4,5", "tensor_parallel_size": "2"}
     options = read_options({}, parameters, folder)
     assert [visible_gpus(options, f"tensorrt_llm_0_{number}") for number in (0, 1)] == ["0,1", "4,5"]
@@ -164,23 +151,17 @@ def arguments_of(request: Request, *, applies_penalties: bool = True) -> dict[st
     return sampling_arguments(request, max_tokens=3, applies_penalties=applies_penalties, to_tensor=list)
 
 
-@pytest.mark.parametrize(
-    ("sampling", "name"),
-    [
+def test_what_is_dropped_or_not_asked_for_is_refused() -> None:
+    for sampling, name in (
         (Sampling(repetition_penalty=1.1), "repetition_penalty"),
         (Sampling(presence_penalty=0.1), "presence_penalty"),
         (Sampling(frequency_penalty=0.1), "frequency_penalty"),
         (Sampling(bad_words=((3,),)), "bad_words_list"),
-    ],
-)
-def test_a_sampler_that_would_drop_it_refuses_it(sampling: Sampling, name: str) -> None:
-    request = Request("r", [1], 3, sampling=sampling)
-    arguments_of(request)
-    with pytest.raises(RejectedError, match=name):
-        arguments_of(request, applies_penalties=False)
-
-
-def test_what_the_llm_api_is_not_asked_for_is_refused() -> None:
+    ):
+        request = Request("r", [1], 3, sampling=sampling)
+        arguments_of(request)
+        with pytest.raises(RejectedError, match=name):
+            arguments_of(request, applies_penalties=False)
     with pytest.raises(RejectedError, match="num_prompt_log_probs"):
         arguments_of(Request("r", [1], 3, prompt_log_probs=0))
     with pytest.raises(RejectedError, match="min_p"):
@@ -231,7 +212,7 @@ def test_what_does_not_go_with_beams_is_refused() -> None:
             asked(**more)
 
 
-def test_parameters_of_a_rendered_repository(tmp_path: Path) -> None:
+def test_parameters_of_a_rendered_repository(tmp_path) -> None:
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 64, "vocab_size": 10}')
     (tmp_path / "llm_args.json").write_text('{"max_num_tokens": 99}')
     parameters = {"max_batch_size": "7", "max_queue_size": "5", "dtype": "bfloat16"}

@@ -51,24 +51,20 @@ REQUESTS = [
 
 @every_version
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
-def test_sampling_arguments_fit(version: str, request_: Request) -> None:
+def test_arguments_of_a_request_fit(version, request_) -> None:
     extensions = replace(WIDE, beams=request_.beams.width)
     arguments = sampling_arguments(
         request_, max_tokens=5, applies_penalties=True, to_tensor=lambda array: array, extensions=extensions
     )
     recorded.check_call("SamplingParams", arguments, version)
-
-
-@every_version
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.id)
-def test_generate_arguments_fit(version: str, request_: Request) -> None:
-    more = Extensions(retention=lambda _: object()).generate_arguments(replace_retention(request_))
+    kept = replace(request_, retention=Retention(decode_priority=50))
+    more = Extensions(retention=lambda _: object()).generate_arguments(kept)
     assert list(more) == ["kv_cache_retention_config"]
     recorded.check_call("LLM.generate_async", generate_arguments(request_, object()) | more, version)
 
 
 @every_version
-def test_a_salt_goes_where_the_version_takes_it(version: str) -> None:
+def test_a_salt_goes_where_the_version_takes_it(version) -> None:
     request = Request("a", [1], 5, cache_salt="secret")
     with pytest.raises(RejectedError, match="cache_salt"):
         Extensions().generate_arguments(request)
@@ -78,10 +74,6 @@ def test_a_salt_goes_where_the_version_takes_it(version: str) -> None:
         recorded.check_call("LLM.generate_async", generate_arguments(request, object()) | more, version)
     else:
         assert version.startswith("1.0")
-
-
-def replace_retention(request: Request) -> Request:
-    return replace(request, retention=Retention(decode_priority=50))
 
 
 def cache_of(version: str) -> type[dict[str, Any]]:
@@ -94,7 +86,7 @@ def cache_of(version: str) -> type[dict[str, Any]]:
 
 
 @every_version
-def test_arguments_for_beams_fit(version: str) -> None:
+def test_arguments_for_beams_fit(version) -> None:
     options = Options(max_seq_len=100, vocab_size=8, max_beam_width=4)
     known = recorded.parameters("TorchLlmArgs", version)
     sampler = choose_sampler(recorded.RELEASES[version], known, None)
@@ -107,7 +99,7 @@ def test_arguments_for_beams_fit(version: str) -> None:
 
 @every_version
 @pytest.mark.parametrize("sampler_type", [None, "TorchSampler"])
-def test_llm_arguments_fit(version: str, sampler_type: str | None) -> None:
+def test_llm_arguments_fit(version, sampler_type) -> None:
     options = Options(
         max_seq_len=100,
         vocab_size=8,
@@ -127,7 +119,7 @@ def test_llm_arguments_fit(version: str, sampler_type: str | None) -> None:
 @pytest.mark.parametrize(
     ("version", "name", "value"), [("1.0.0", "tokens_per_block", 64), ("main", "onboard_blocks", False)]
 )
-def test_what_a_version_does_not_have_is_refused(version: str, name: str, value: Any) -> None:
+def test_what_a_version_does_not_have_is_refused(version, name, value) -> None:
     options = Options(max_seq_len=100, vocab_size=8, extra={"kv_cache_config": {name: value}})
     sampler = choose_sampler(recorded.RELEASES[version], recorded.parameters("TorchLlmArgs", version), None)
     with pytest.raises(RuntimeError, match=f"kv_cache_config of this TensorRT-LLM has no {name}"):
@@ -152,7 +144,7 @@ EVERY_ARGUMENT: dict[str, Any] = {
 
 
 @every_version
-def test_arguments_of_a_deployment_fit(version: str) -> None:
+def test_arguments_of_a_deployment_fit(version) -> None:
     deployment = DeploymentSettings.model_validate(EVERY_ARGUMENT)
     assert list(contradictions([deployment])) == []
     arguments = rendered_arguments(deployment)
@@ -172,7 +164,7 @@ def test_arguments_of_a_deployment_fit(version: str) -> None:
 
 
 @every_version
-def test_what_is_read_exists(version: str) -> None:
+def test_what_is_read_exists(version) -> None:
     assert {"token_ids", "logprobs", "finish_reason", "generation_logits"} <= set(
         recorded.parameters("CompletionOutput", version)
     )

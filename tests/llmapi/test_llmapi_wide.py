@@ -5,14 +5,13 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import recorded
 from kserve import Answer
-from llmapi_stack import HERE, Serve, Server
+from llmapi_stack import HERE, Server
 from test_llmapi_server import MODEL, PROMPT, ids, inputs, packed
 
 from cpu_double.llama import Llama
@@ -23,14 +22,14 @@ WIDTH = 3
 
 
 @pytest.fixture(scope="module")
-def reference(serve: Serve) -> Iterator[Server]:
+def reference(serve) -> Iterator[Server]:
     """The same model on the reference engine, which gathers logits."""
     with serve(engine="reference", ENGINE_GATHER_LOGITS="true") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def searching(serve: Serve) -> Iterator[Server]:
+def searching(serve) -> Iterator[Server]:
     """An engine for beam searches."""
     with serve(LLM_MAX_BEAM_WIDTH=str(WIDTH), LLM_GPU_IDS="6,7", LLM_TENSOR_PARALLEL_SIZE="2") as running:
         yield running
@@ -43,7 +42,7 @@ def both(server: Server, reference: Server, **more: Any) -> tuple[list[Answer], 
 
 
 @pytest.mark.parametrize("streaming", [True, False])
-def test_logits_are_those_of_the_model(server: Server, reference: Server, streaming: bool) -> None:
+def test_logits_are_those_of_the_model(server, reference, streaming) -> None:
     more: dict[str, Any] = {"streaming": streaming, "exclude_input_in_output": True}
     mine, other = both(server, reference, return_generation_logits=True, return_context_logits=True, **more)
     for one, two in zip(mine, other, strict=True):
@@ -56,7 +55,7 @@ def test_logits_are_those_of_the_model(server: Server, reference: Server, stream
     assert (asked["return_generation_logits"], asked["return_context_logits"]) == (True, True)
 
 
-def test_bad_words_of_several_tokens_are_not_completed(server: Server, reference: Server) -> None:
+def test_bad_words_of_several_tokens_are_not_completed(server, reference) -> None:
     plain = ids(server.client.stream(MODEL, **inputs()))
     banned = plain[3:6]
     unwanted = next(token for token in range(266, 0, -1) if token not in plain)
@@ -66,7 +65,7 @@ def test_bad_words_of_several_tokens_are_not_completed(server: Server, reference
     assert unwanted not in held
 
 
-def test_a_nucleus_may_shrink_and_be_reset(server: Server, reference: Server) -> None:
+def test_a_nucleus_may_shrink_and_be_reset(server, reference) -> None:
     sampled: dict[str, Any] = {"runtime_top_p": 1.0, "temperature": 5.0, "seed": 11, "tokens": 20}
     free = ids(both(server, reference, **sampled)[0])
     decay: dict[str, Any] = {"runtime_top_p_decay": 0.01, "runtime_top_p_min": 1e-6}
@@ -79,7 +78,7 @@ def test_a_nucleus_may_shrink_and_be_reset(server: Server, reference: Server) ->
     assert "runtime_top_p_decay goes with runtime_top_p, and without runtime_top_k" in rejected.error
 
 
-def test_how_long_blocks_are_kept_is_passed_on(server: Server) -> None:
+def test_how_long_blocks_are_kept_is_passed_on(server) -> None:
     ranges = {"starts": [0, 8], "ends": [8, -1], "priorities": [90, 10], "durations_ms": [-1, 2000]}
     more: dict[str, Any] = {f"retention_token_range_{name}": values for name, values in ranges.items()}
     more |= {"retention_decode_priority": 50, "retention_decode_duration_ms": 1500}
@@ -119,7 +118,7 @@ def test_a_binding_that_wants_a_directory_gets_one() -> None:
 
 
 @pytest.mark.parametrize("penalty", [None, 2.0])
-def test_all_beams_come_at_the_end(searching: Server, tiny_model_dir: Path, penalty: float | None) -> None:
+def test_all_beams_come_at_the_end(searching, tiny_model_dir, penalty) -> None:
     more: dict[str, Any] = {} if penalty is None else {"len_penalty": penalty}
     (answer,) = searching.client.stream(
         MODEL, **inputs(beam_width=WIDTH, streaming=False, exclude_input_in_output=True, **more)
@@ -137,7 +136,7 @@ def test_all_beams_come_at_the_end(searching: Server, tiny_model_dir: Path, pena
     assert built["visible"] == "6,7"
 
 
-def test_an_engine_for_beams_refuses_what_has_others(searching: Server) -> None:
+def test_an_engine_for_beams_refuses_what_has_others(searching) -> None:
     (plain,) = searching.client.stream(MODEL, **inputs())
     assert f"Requested beam width 1 is not {WIDTH}" in plain.error
     (more,) = searching.client.stream(MODEL, **inputs(beam_width=WIDTH + 1, streaming=False))

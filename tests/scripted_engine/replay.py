@@ -182,10 +182,6 @@ class TextModelsServer(Playing):
         model_dir: the folder with the tokenizer of all models; the engines' one end of text is its ``eos_token``.
         names: of the models, which lie in ``folder / "repository"``.
         auto_complete: whether Triton asks models to complete their configuration, which stock launchers do not let it.
-
-    Attributes:
-        model_dir: the same.
-        tokenizer: of that folder.
     """
 
     def __init__(self, folder: Path, model_dir: Path, names: Sequence[str], *, auto_complete: bool) -> None:

@@ -26,13 +26,7 @@ class TextModel:
     """A model that answers in threads of its own, by `answer`, which a subclass has."""
 
     def open(self, name: str, folder: Path, *, goes_on: bool) -> None:
-        """Begin.
-
-        Args:
-            name: of the model.
-            folder: with the tokenizer.
-            goes_on: whether it says a turn's text again where the end token does not end an answer.
-        """
+        """Begin; one that ``goes_on`` says a turn's text again where the end token does not end an answer."""
         self.name = name
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         named = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))

@@ -79,6 +79,7 @@ def test_special_tokens_and_template_are_those_of_the_folder(kind: str, ours: An
     assert mine.adds_bos == (other("a").input_ids[0] == other.bos_token_id)
     assert mine.is_special(other.eos_token_id)
     assert mine.vocab_size == len(other)
+    assert isinstance(mine.decoder, ByteLevelDecoder if kind in {"llama3", "tekken"} else SentencePieceDecoder)
     rendered = load_template(mine).render(USER)
     assert rendered == other.apply_chat_template(USER, tokenize=False)
 
@@ -93,12 +94,6 @@ def test_a_tokenizer_file_made_by_transformers_is_the_same(kind: str, ours: Any,
     assert made.chat_template == ours(kind).chat_template
 
 
-@KIND
-def test_streams_are_exact(kind: str, ours: Any) -> None:
-    byte_level = kind in {"llama3", "tekken"}
-    assert isinstance(ours(kind).decoder, ByteLevelDecoder if byte_level else SentencePieceDecoder)
-
-
 def refusal(folder: Path) -> str:
     with pytest.raises(TokenizerError) as rejected:
         Tokenizer.from_folder(folder)
@@ -109,9 +104,6 @@ def refusal(folder: Path) -> str:
 
 def test_a_folder_without_any_vocabulary_is_refused(tmp_path: Path) -> None:
     assert "has no tokenizer.json, nor tokenizer.model or tekken.json" in refusal(tmp_path)
-
-
-def test_a_folder_that_is_not_there_is_called_that(tmp_path: Path) -> None:
     assert "does not exist. Set a folder of this machine" in refusal(tmp_path / "org" / "model")
 
 
@@ -125,22 +117,34 @@ def test_without_the_extra_its_installation_is_told(
     assert "save_pretrained" in text
 
 
-def test_a_conversion_that_makes_other_ids_is_refused(tmp_path: Path) -> None:
-    """The class puts no space before a text, and the model wants one."""
-    write(tmp_path, "tokenizer.model", sentence_piece("bpe"), "gemma", tokenizer_class="GemmaTokenizer")
-    assert 'transformers and sentencepiece encode "Hello, world!' in refusal(tmp_path)
-
-
-def test_a_tiktoken_file_of_another_model_is_refused(tmp_path: Path) -> None:
-    """Nothing says how the text of that model is split."""
-    write(tmp_path, "tokenizer.model", tiktoken_file(), "mistral", tokenizer_class="PreTrainedTokenizerFast")
-    assert "only the text splitting of Llama 3" in refusal(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["tokenizer.model", "tekken.json"])
-def test_a_broken_vocabulary_is_refused(tmp_path: Path, name: str) -> None:
-    write(tmp_path, name, b"{}", "mistral")
-    assert "transformers cannot convert its tokenizer" in refusal(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "config", "said"),
+    [
+        # The class puts no space before a text, and the model wants one.
+        (
+            "tokenizer.model",
+            lambda: sentence_piece("bpe"),
+            "gemma",
+            {"tokenizer_class": "GemmaTokenizer"},
+            'transformers and sentencepiece encode "Hello, world!',
+        ),
+        # Nothing says how the text of a model that is not Llama 3 is split.
+        (
+            "tokenizer.model",
+            tiktoken_file,
+            "mistral",
+            {"tokenizer_class": "PreTrainedTokenizerFast"},
+            "only the text splitting of Llama 3",
+        ),
+        ("tokenizer.model", lambda: b"{}", "mistral", {}, "transformers cannot convert its tokenizer"),
+        ("tekken.json", lambda: b"{}", "mistral", {}, "transformers cannot convert its tokenizer"),
+    ],
+)
+def test_a_vocabulary_that_is_not_converted_exactly_is_refused(
+    tmp_path: Path, name: str, content: Any, kind: str, config: dict[str, str], said: str
+) -> None:
+    write(tmp_path, name, content(), kind, **config)
+    assert said in refusal(tmp_path)
 
 
 def test_code_of_the_folder_is_not_run(tmp_path: Path) -> None:

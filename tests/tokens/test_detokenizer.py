@@ -102,13 +102,6 @@ def test_other_decoders_stream_by_window(ids: list[int]) -> None:
     assert "".join(stream(tokenizer, ids)) == tokenizer.decode(ids)
 
 
-def test_special_tokens_show_when_asked_for() -> None:
-    tokenizer = byte_level()
-    ids = tokenizer.encode("a<|im_end|>b<think>")
-    assert "".join(stream(tokenizer, ids)) == "ab<think>"
-    assert "".join(stream(tokenizer, ids, skip=False)) == "a<|im_end|>b<think>"
-
-
 @pytest.mark.parametrize("style", ["byte", "llama2", "words"])
 def test_cost_per_token_does_not_grow(style: str) -> None:
     """A window that grew would call the library's decode with more and more ids."""

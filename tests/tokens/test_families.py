@@ -17,7 +17,6 @@ from tests.rings import examples
 from tests.tokens.build import FIXED
 from tests.tokens.families import FAMILIES, WINDOWS
 
-FAMILY = pytest.mark.parametrize("family", FAMILIES)
 MANY = settings(FIXED, max_examples=examples(50, long=500))
 SOURCES = [
     "The capital of France", "  a  b ", "\n\n\n", "\r\n\t x", "Don't  STOP", "naïve café", "12345", "你好世界", "😀😃",
@@ -51,7 +50,10 @@ def streamed(tokenizer: Tokenizer, ids: list[int], cuts: list[int], *, skip: boo
     return [piece.text for piece in [*pieces, assembler.finish()] if piece is not None]
 
 
-def check(family: str, data: st.DataObject) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+@MANY
+@given(data=st.data())
+def test_any_ids_in_any_chunking_stream_to_the_full_decode(family: str, data: st.DataObject) -> None:
     tokenizer = FAMILIES[family]()
     ids = data.draw(adversarial_ids(tokenizer))
     skip, watched = data.draw(st.booleans()), data.draw(st.booleans())
@@ -68,22 +70,10 @@ def check(family: str, data: st.DataObject) -> None:
         assert joined.decode() == whole
 
 
-@FAMILY
-@MANY
-@given(data=st.data())
-def test_any_ids_in_any_chunking_stream_to_the_full_decode(family: str, data: st.DataObject) -> None:
-    check(family, data)
-
-
-@pytest.mark.parametrize(
-    ("family", "decoder"),
-    [
-        (name, SentencePieceDecoder if name in {"mistral_v1", "mistral_v3", "gemma"} else ByteLevelDecoder)
-        for name in FAMILIES
-    ],
-)
-def test_no_family_is_followed_as_a_black_box(family: str, decoder: type) -> None:
-    assert isinstance(FAMILIES[family]().decoder, decoder)
+def test_only_decoders_that_are_not_recognised_are_followed_as_a_black_box() -> None:
+    pieces = dict.fromkeys(("mistral_v1", "mistral_v3", "gemma"), SentencePieceDecoder)
+    wanted = dict.fromkeys(FAMILIES, ByteLevelDecoder) | pieces | dict.fromkeys(WINDOWS, type(None))
+    assert {name: type(make().decoder) for name, make in (FAMILIES | WINDOWS).items()} == wanted
 
 
 @pytest.mark.parametrize("family", [*FAMILIES, *WINDOWS])
@@ -102,11 +92,6 @@ def test_bytes_of_entries_concatenate_to_the_text(family: str, data: st.DataObje
     if "\ufffd" not in text:
         assert joined.decode() == text
     assert sum(len(piece.logprobs) for piece in pieces) == len(ids)
-
-
-@pytest.mark.parametrize("family", WINDOWS)
-def test_other_decoders_are_followed_by_a_window(family: str) -> None:
-    assert WINDOWS[family]().decoder is None
 
 
 @pytest.mark.parametrize("family", ["bytes_and_fuse", "bytes_before_spaces"])

@@ -109,38 +109,12 @@ def test_a_converted_vocabulary_has_the_same_ids_by_parts(tmp_path: Path, make: 
 @st.composite
 def added_tokens(draw: st.DrawFn) -> list[AddedToken]:
     """Added tokens that take spaces, need a word's edge, begin or hold one another, or are found in normalized text."""
-    shapes = [
-        "<a>",
-        "<a>b",
-        "a>",
-        "<a><b>",
-        "<b>",
-        " c ",
-        "c",
-        "\n\n",
-        " ",
-        "▁",
-        "<A>",
-        "é",
-        "e",
-        "[X",
-        "X]",
-        "a b",
-        "<",
-    ]
+    shapes = ["<a>", "<a>b", "a>", "<a><b>", "<b>", " c ", "c", "<A>", "[X", "X]", "a b", "<"]
+    shapes += ["\n\n", " ", "▁", "é", "e"]
     picked = draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=6, unique=True))
     flag = st.sampled_from([False, False, True])
-    return [
-        AddedToken(
-            text,
-            lstrip=draw(flag),
-            rstrip=draw(flag),
-            single_word=draw(flag),
-            normalized=draw(flag),
-            special=draw(st.booleans()),
-        )
-        for text in picked
-    ]
+    names = ("lstrip", "rstrip", "single_word", "normalized")
+    return [AddedToken(text, special=draw(st.booleans()), **{name: draw(flag) for name in names}) for text in picked]
 
 
 @pytest.mark.long

@@ -52,21 +52,16 @@ def test_what_was_put_is_found_until_newer_takes_its_place() -> None:
     assert cache.used == SIZE
 
 
-def test_what_is_in_use_stays() -> None:
+def test_what_is_in_use_stays_and_what_is_too_large_is_not_kept() -> None:
     cache = TokenCache(SIZE)
+    cache.put([(key(1), pack([1] * (SIZE // 8)))])
+    assert (cache.get(key(1)), cache.used) == (None, 0)
+    assert own_token_cache(0) is None
     cache.put([(key(0), ids_of(0))])
     for number in range(1, 5000):
         cache.put([(key(number), ids_of(number))])
         if number % 50 == 0:
             assert cache.get(key(0)) == ids_of(0)
-
-
-def test_what_is_too_large_is_not_kept() -> None:
-    cache = TokenCache(SIZE)
-    cache.put([(key(1), pack([1] * (SIZE // 8)))])
-    assert cache.get(key(1)) is None
-    assert cache.used == 0
-    assert own_token_cache(0) is None
 
 
 def test_an_entry_that_is_not_whole_is_not_found(descriptor: int) -> None:

@@ -22,19 +22,14 @@ def end(text: str) -> int:
     return index
 
 
-def test_all_ends_of_generation_config_count(tmp_path: Path) -> None:
+def test_ends_are_those_of_the_first_file_that_tells_any(tmp_path: Path) -> None:
     ids = [end("<|im_end|>"), end("<|eot_id|>")]
-    tokenizer = load(tmp_path, generation_config={"eos_token_id": ids}, config={"eos_token_id": 0})
-    assert tokenizer.eos_ids == tuple(ids)
-    assert tokenizer.eos_token == "<|im_end|>"
-
-
-def test_ends_fall_back_to_config_then_to_the_eos_token(tmp_path: Path) -> None:
-    only_config = load(tmp_path / "a", config={"text_config": {"eos_token_id": end("<|eot_id|>")}})
-    assert only_config.eos_ids == (end("<|eot_id|>"),)
-    only_token = load(tmp_path / "b", tokenizer_config={"eos_token": {"content": "<|im_end|>", "special": True}})
-    assert only_token.eos_ids == (end("<|im_end|>"),)
-    assert load(tmp_path / "c").eos_ids == ()
+    tokenizer = load(tmp_path / "a", generation_config={"eos_token_id": ids}, config={"eos_token_id": 0})
+    assert (tokenizer.eos_ids, tokenizer.eos_token) == (tuple(ids), "<|im_end|>")
+    assert load(tmp_path / "b", config={"text_config": {"eos_token_id": ids[1]}}).eos_ids == (ids[1],)
+    only_token = load(tmp_path / "c", tokenizer_config={"eos_token": {"content": "<|im_end|>", "special": True}})
+    assert only_token.eos_ids == (ids[0],)
+    assert load(tmp_path / "d").eos_ids == ()
 
 
 def test_tokenizer_config_wins_over_the_special_tokens_map(tmp_path: Path) -> None:
@@ -46,13 +41,8 @@ def test_tokenizer_config_wins_over_the_special_tokens_map(tmp_path: Path) -> No
     assert (tokenizer.bos_token, tokenizer.bos_id) == (CONTROL[0], end(CONTROL[0]))
     assert tokenizer.special_tokens["pad_token"] == "<|im_end|>"
     assert tokenizer.adds_bos
-
-
-def test_a_model_without_bos_has_none(tmp_path: Path) -> None:
-    tokenizer = load(tmp_path, tokenizer_config={"bos_token": None, "eos_token": "<|im_end|>"})
-    assert tokenizer.bos_token is None
-    assert tokenizer.bos_id is None
-    assert not tokenizer.adds_bos
+    without = load(tmp_path / "none", tokenizer_config={"bos_token": None, "eos_token": "<|im_end|>"})
+    assert (without.bos_token, without.bos_id, without.adds_bos) == (None, None, False)
 
 
 def test_templates_of_every_place_are_found(tmp_path: Path) -> None:
@@ -65,13 +55,10 @@ def test_templates_of_every_place_are_found(tmp_path: Path) -> None:
     assert Tokenizer.from_folder(tmp_path / "b").chat_template == "two"
     (tmp_path / "b" / "chat_template.jinja").write_text("file", encoding="utf-8")
     assert Tokenizer.from_folder(tmp_path / "b").chat_template == "file"
-    assert load(tmp_path / "c").chat_template is None
+    bare = load(tmp_path / "c", config={"max_position_embeddings": 64})
+    assert (bare.chat_template, bare.max_position_embeddings) == (None, 64)
+    assert load(tmp_path / "e").max_position_embeddings is None
     assert load(tmp_path / "d", chat_template={"chat_template": "processor"}).chat_template == "processor"
-
-
-def test_positions_come_from_config(tmp_path: Path) -> None:
-    assert load(tmp_path / "a", config={"max_position_embeddings": 64}).max_position_embeddings == 64
-    assert load(tmp_path / "b").max_position_embeddings is None
 
 
 @pytest.mark.parametrize(
@@ -118,14 +105,15 @@ def test_encode_parses_special_tokens_and_adds_none() -> None:
     ids = tokenizer.encode("<|im_start|>hello<|im_end|>")
     assert [ids[0], ids[-1]] == [end("<|im_start|>"), end("<|im_end|>")]
     assert tokenizer.bos_id not in ids
+    with pytest.raises(TokenizerError, match="surrogate"):
+        tokenizer.encode("a\ud800")
 
 
 @FIXED
 @given(st.text(max_size=20), st.sampled_from(CONTROL), st.sampled_from(all_exact()), st.booleans())
 def test_literal_ids_hold_no_control_token(text: str, control: str, tokenizer: Tokenizer, at_start: bool) -> None:
     ids = tokenizer.encode_literal(text + control + text, at_start=at_start)
-    controls = {tokenizer.token_id(token) for token in CONTROL}
-    assert not controls & set(ids)
+    assert not {tokenizer.token_id(token) for token in CONTROL} & set(ids)
 
 
 @FIXED
@@ -136,11 +124,6 @@ def test_literal_ids_of_a_unigram_hold_no_control_token(parts: list[str]) -> Non
     control = {index for index in range(tokenizer.vocab_size) if tokenizer.is_special(index)} - {0}
     assert not control & set(tokenizer.encode_literal(text))
     assert ("<think>" in text) == (tokenizer.token_id("<think>") in tokenizer.encode_literal(text))
-
-
-def test_a_lone_surrogate_is_refused() -> None:
-    with pytest.raises(TokenizerError, match="surrogate"):
-        byte_level().encode("a\ud800")
 
 
 def test_token_bytes_are_exact() -> None:

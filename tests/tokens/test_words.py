@@ -29,9 +29,6 @@ def test_a_word_is_banned_at_the_start_after_a_space_and_inside() -> None:
     inside = llama.encode("\ncapital")[len(llama.encode("\n")) :]
     assert tuple(inside) in word_sequences(llama, "capital")
     assert tuple(llama.encode("capital")) in word_sequences(llama, "capital")
-
-
-def test_a_word_that_begins_with_a_space_is_meant_with_it() -> None:
-    tokenizer = byte_level()
+    # One that begins with a space is meant with it.
     assert word_sequences(tokenizer, " capital") == (tuple(tokenizer.encode(" capital")),)
     assert word_sequences(tokenizer, "") == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from scripted_triton import ScriptedTriton, inputs_of, play, stock_config, stock_configs
+from scripted_triton import ScriptedTriton, drop_tensors, inputs_of, play, stock_config, stock_configs
 
 from gateway.generation.engine import EngineChunk, TokenGenerator
 from gateway.generation.request import GenerationRequest
@@ -38,9 +38,7 @@ def upstream_configs(**parameters: str) -> dict[str, Any]:
     for name in ("tensorrt_llm", "guess"):
         del configs[name].parameters["engine"]
         del configs[name].parameters["guided_decoding_guide_types"]
-    kept = [tensor for tensor in configs[BLS].output if tensor.name not in EXTENSIONS]
-    del configs[BLS].output[:]
-    configs[BLS].output.extend(kept)
+    drop_tensors(configs[BLS], EXTENSIONS)
     return configs
 
 

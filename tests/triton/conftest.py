@@ -9,9 +9,9 @@ import pytest
 from scripted_triton import Script, ScriptedTriton
 
 from gateway.triton.connection import Connection
-from gateway.triton.grpcio import open_channel
-from gateway.triton.transports import TransportName, make_transport
+from gateway.triton.transports import TransportName
 from tests.ports import free_port
+from tests.triton.calls import connected
 
 Connect = Callable[[Script], Awaitable[tuple[ScriptedTriton, Connection]]]
 
@@ -30,9 +30,7 @@ async def connect(transport_name: TransportName) -> AsyncIterator[Connect]:
 
         async def start(script: Script) -> tuple[ScriptedTriton, Connection]:
             server = await stack.enter_async_context(ScriptedTriton(script))
-            channel = await stack.enter_async_context(open_channel(server.url))
-            transport = make_transport(transport_name, server.url, channel)
-            stack.push_async_callback(transport.close)
+            transport = await stack.enter_async_context(connected(transport_name, server.url))
             connection = Connection(transport, timeout=10)
             stack.push_async_callback(connection.background.drain, 5)
             return server, connection

@@ -46,12 +46,7 @@ def setting(key: int, value: int) -> bytes:
 
 
 class Wire:
-    """A connection that has exchanged greetings with its server.
-
-    Attributes:
-        core: the connection.
-        greeting: what it said first.
-    """
+    """A connection (``core``) that has exchanged greetings with its server; ``greeting`` is what it said first."""
 
     def __init__(self, limits: Limits | None = None, *, greet: bool = True) -> None:
         self.core = Http2Connection(RequestHeaders("triton:8001"), limits or Limits())

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import hpack
 from scripted_triton import tokens
 from tritonclient.grpc import service_pb2
+
+from gateway.triton.h2 import H2Transport
+from gateway.triton.h2.limits import Timing
 
 DATA, HEADERS, RST, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 END_STREAM, END_HEADERS, PADDED = 1, 4, 8
@@ -181,3 +184,20 @@ class RawServer:
         """Wait until something about the received frames holds."""
         async with self._changed:
             await asyncio.wait_for(self._changed.wait_for(holds), 10)
+
+
+async def nothing(_peer: Peer, _stream: int) -> None:
+    """Leave a request without an answer."""
+
+
+@contextlib.asynccontextmanager
+async def served(
+    attack: Attack, greeting: bytes = frame(SETTINGS, 0, 0), timing: Timing | None = None
+) -> AsyncIterator[tuple[RawServer, H2Transport]]:
+    """A server and h2's transport to it."""
+    async with RawServer(attack, greeting) as server:
+        transport = H2Transport(server.url, timing=timing or Timing())
+        try:
+            yield server, transport
+        finally:
+            await transport.close()

@@ -40,9 +40,25 @@ def _parsed(text: str) -> Any:
     return text_format.Parse(text, model_config_pb2.ModelConfig())  # in Python, which takes milliseconds
 
 
+def configured(model: str, **parameters: str) -> Any:
+    """The model's configuration with other parameters."""
+    config = stock_config(model)
+    for name, value in parameters.items():
+        config.parameters[name].string_value = value
+    return config
+
+
 def stock_configs() -> dict[str, Any]:
     """The configurations of the ensemble and its steps."""
     return {name: stock_config(name) for name in ("ensemble", "preprocessing", "tensorrt_llm", "postprocessing")}
+
+
+def resnet(name: str = "resnet") -> Any:
+    """The configuration of a model of another kind."""
+    config = model_config_pb2.ModelConfig(name=name)
+    config.input.add(name="image")
+    config.output.add(name="labels")
+    return config
 
 
 def without(model: str, *names: str) -> Any:
@@ -130,6 +146,12 @@ def inputs_of(request: Any) -> dict[str, tuple[str, list[int], bytes]]:
 async def play(*messages: Any) -> AsyncIterator[Any]:
     for message in messages:
         yield message
+
+
+async def forever(_request: Any, _context: Any) -> AsyncIterator[Any]:
+    """A script of one response and no end."""
+    yield tokens(0)
+    await asyncio.Event().wait()
 
 
 class _GenericOnly:

@@ -13,6 +13,7 @@ from gateway.generation.engine import EngineError, ErrorKind
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.abilities import Abilities
 from gateway.triton.tensors.answer_readers import TextReader, TokenReader
+from tests.triton.calls import of
 
 
 def infer(message: Any) -> Any:
@@ -58,14 +59,6 @@ def test_cumulative_log_probs_are_sliced_to_the_new_tokens() -> None:
     # An entry for the end token beyond the tokens shown is ignored.
     third = reader.read(infer(tokens(4, output_log_probs=floats(-0.5, -1, -2, -4, -8))), final=True)
     assert [list(chunk.logprobs or ()) for chunk in (first, second, third)] == [[-0.5], [-1, -2], [-4]]
-
-
-def test_missing_log_probs_are_an_error_not_an_invention() -> None:
-    reader = TokenReader(ask(logprobs=True))
-    reader.read(infer(tokens(1, output_log_probs=floats(-0.5))), final=False)
-    with pytest.raises(EngineError) as error:
-        reader.read(infer(tokens(2, output_log_probs=floats(-0.5))), final=False)
-    assert error.value.kind is ErrorKind.INTERNAL
 
 
 def test_unasked_log_probs_are_ignored() -> None:
@@ -137,13 +130,6 @@ def test_text_of_a_broken_character_is_kept_as_replacement() -> None:
     assert TextReader().read(infer(text(b"\xf0\x9f")), final=False).text == "\ufffd"
 
 
-@pytest.mark.parametrize("reader", [TokenReader(ask()), TextReader()])
-def test_an_end_without_any_data_is_an_error(reader: TokenReader | TextReader) -> None:
-    with pytest.raises(EngineError) as error:
-        reader.read(infer(response(final=True)), final=True)
-    assert error.value.kind is ErrorKind.INTERNAL
-
-
 def logits(*rows: list[float], shape: list[int], datatype: str = "FP32") -> tuple[str, list[int], bytes]:
     values = [value for row in rows for value in row]
     return datatype, shape, struct.pack(f"<{len(values)}{'f' if datatype == 'FP32' else 'e'}", *values)
@@ -179,21 +165,6 @@ def test_more_alternatives_than_there_are_tokens() -> None:
     assert len(chunk.top_logprobs[0]) == 3
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        pytest.param({}, id="absent"),
-        pytest.param({"generation_logits": logits([1.0, 2.0], shape=[1, 1, 1, 2])}, id="too narrow"),
-        pytest.param({"generation_logits": ("INT32", [1, 1, 1, 3], b"\0" * 12)}, id="another type"),
-    ],
-)
-def test_logits_that_do_not_fit_are_an_error(tensor: dict[str, Any]) -> None:
-    reader = TokenReader(ask(logprobs=True, top_logprobs=1), LOGITS)
-    with pytest.raises(EngineError) as error:
-        reader.read(infer(tokens(2, **tensor)), final=False)
-    assert error.value.kind is ErrorKind.INTERNAL
-
-
 def test_log_probs_of_the_prompt_come_once() -> None:
     asked = ask(prompt=Prompt("", (5, 6, 7)), prompt_logprobs=2)
     message = tokens(
@@ -220,26 +191,47 @@ def test_log_probs_of_the_prompt_from_context_logits() -> None:
     assert [best[0][0] for best in chunk.prompt_top_logprobs] == [1, 0]
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        pytest.param(tokens(1, final=True), id="absent"),
-        pytest.param(tokens(1, prompt_log_probs=floats(-1)), id="too few"),
-        pytest.param(tokens(1, prompt_log_probs=floats(-1, -2), prompt_top_log_probs=floats(-1)), id="no alternatives"),
-    ],
-)
-def test_missing_log_probs_of_the_prompt_are_an_error(message: Any) -> None:
-    reader = TokenReader(ask(prompt=Prompt("", (5, 6, 7)), prompt_logprobs=2))
-    with pytest.raises(EngineError) as error:
-        reader.read(infer(message), final=True)
-    assert error.value.kind is ErrorKind.INTERNAL
+PROMPT = Prompt("", (0, 1, 2))
+PLAIN = Abilities()
+MISSING: dict[str, tuple[Abilities, dict[str, Any], Any]] = {
+    "an end without any data": (PLAIN, {}, response(final=True)),
+    "too few log-probs": (PLAIN, {"logprobs": True}, tokens(1, 2, output_log_probs=floats(-0.5))),
+    "no logits": (LOGITS, {"logprobs": True, "top_logprobs": 1}, tokens(2)),
+    "logits that are too narrow": (
+        LOGITS,
+        {"logprobs": True, "top_logprobs": 1},
+        tokens(2, generation_logits=logits([1.0, 2.0], shape=[1, 1, 1, 2])),
+    ),
+    "logits of another type": (
+        LOGITS,
+        {"logprobs": True, "top_logprobs": 1},
+        tokens(2, generation_logits=("INT32", [1, 1, 1, 3], b"\0" * 12)),
+    ),
+    "no log-probs of the prompt": (PLAIN, {"prompt_logprobs": 2}, tokens(1, final=True)),
+    "too few of the prompt": (PLAIN, {"prompt_logprobs": 2}, tokens(1, prompt_log_probs=floats(-1))),
+    "no alternatives in the prompt": (
+        PLAIN,
+        {"prompt_logprobs": 2},
+        tokens(1, prompt_log_probs=floats(-1, -2), prompt_top_log_probs=floats(-1)),
+    ),
+    "logits of a prompt that was cached": (
+        LOGITS,
+        {"prompt_logprobs": 0},
+        tokens(1, context_logits=logits([0.0, 1.0, 2.0], shape=[1, 1, 3])),
+    ),
+}
 
 
-def test_logits_of_a_prompt_that_was_cached_are_an_error() -> None:
-    """Only what was computed has logits."""
-    reader = TokenReader(ask(prompt=Prompt("", (0, 1, 2)), prompt_logprobs=0), LOGITS)
-    with pytest.raises(EngineError, match="whole prompt"):
-        reader.read(infer(tokens(1, context_logits=logits([0.0, 1.0, 2.0], shape=[1, 1, 3]))), final=False)
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_an_error_not_an_invention(name: str) -> None:
+    abilities, asked, message = MISSING[name]
+    with pytest.raises(EngineError, check=of(ErrorKind.INTERNAL)):
+        TokenReader(ask(prompt=PROMPT, **asked), abilities).read(infer(message), final=True)
+
+
+def test_text_without_any_data_is_an_error() -> None:
+    with pytest.raises(EngineError, check=of(ErrorKind.INTERNAL)):
+        TextReader().read(infer(response(final=True)), final=True)
 
 
 def test_cached_tokens_are_exact_or_whole_blocks_and_never_more_than_the_prompt() -> None:

@@ -6,26 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from scripted_triton import NoTransport, models, stock_config, without
+from scripted_triton import NoTransport, configured, models, without
 
-from gateway.generation.engine import Capability, EngineFeatures
+from gateway.generation.engine import Capability
 from gateway.triton import EngineOptions
 from gateway.triton.connection import Connection
 from gateway.triton.dialects.ensemble import EnsembleDialect
 from gateway.triton.dialects.tokens import TokensDialect
 
 
-def features(path: str, options: EngineOptions | None = None, **changed: Any) -> EngineFeatures:
-    make = TokensDialect().make if path == "tokens" else EnsembleDialect().make
-    return make(Connection(NoTransport()), models(**changed), "test", options or EngineOptions()).features
-
-
 def capabilities(path: str, options: EngineOptions | None = None, **changed: Any) -> Mapping[str, Capability]:
-    return features(path, options, **changed).capabilities
+    make = TokensDialect().make if path == "tokens" else EnsembleDialect().make
+    engine = make(Connection(NoTransport()), models(**changed), "test", options or EngineOptions())
+    return engine.features.capabilities
 
 
-def hows(table: Mapping[str, Capability]) -> dict[str, str]:
-    return {name: capability.how for name, capability in table.items()}
+def named(found: Mapping[str, Capability], how: str) -> set[str]:
+    return {name for name, capability in found.items() if capability.how == how}
 
 
 NATIVE = {
@@ -39,22 +36,16 @@ EMULATED = {"stop", "include_stop_str_in_output", "n", "echo", "return_token_ids
 NEVER = {"suffix", "early_stopping", "num_draft_tokens", "use_draft_logits"}
 
 
-def test_this_projects_engine_by_tokens() -> None:
-    found = hows(capabilities("tokens"))
-    assert {name for name, how in found.items() if how == "native"} == NATIVE | {
-        "logit_bias", "stop_token_ids", "prompt_token_ids", "prompt_table", "prediction",
-    }  # fmt: skip
-    assert {name for name, how in found.items() if how == "emulated"} == EMULATED
-    assert NEVER | {"use_beam_search", "length_penalty"} <= {name for name, how in found.items() if how == "impossible"}
-
-
-def test_this_projects_engine_through_the_ensemble() -> None:
-    found = hows(capabilities("ensemble"))
-    assert {name for name, how in found.items() if how == "native"} == NATIVE
-    assert {name for name, how in found.items() if how == "emulated"} == EMULATED | {"stop_token_ids"}
-    for name in ("logit_bias", "prompt_token_ids", "prompt_table", "prediction"):
-        assert found[name] == "impossible"
-    assert set(found) == set(capabilities("tokens"))
+def test_this_projects_engine_by_tokens_and_through_the_ensemble() -> None:
+    by_tokens = {"logit_bias", "prompt_token_ids", "prompt_table", "prediction"}
+    found, through = capabilities("tokens"), capabilities("ensemble")
+    assert named(found, "native") == NATIVE | by_tokens | {"stop_token_ids"}
+    assert named(found, "emulated") == EMULATED
+    assert NEVER | {"use_beam_search", "length_penalty"} <= named(found, "impossible")
+    assert named(through, "native") == NATIVE
+    assert named(through, "emulated") == EMULATED | {"stop_token_ids"}
+    assert by_tokens <= named(through, "impossible")
+    assert set(through) == set(found)
 
 
 def test_an_ensemble_that_answers_text_only() -> None:
@@ -87,8 +78,7 @@ def test_an_engine_as_upstream_has_it() -> None:
 
 
 def test_guides_by_what_the_engine_takes() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["guided_decoding_guide_types"].string_value = "regex"
+    config = configured("tensorrt_llm", guided_decoding_guide_types="regex")
     for path in ("tokens", "ensemble"):
         found = capabilities(path, tensorrt_llm=config)
         assert (found["guided_regex"].how, found["guided_choice"].how) == ("native", "native")
@@ -101,8 +91,7 @@ def test_guides_by_what_the_engine_takes() -> None:
 
 
 def test_beam_search_where_the_engine_allows_it() -> None:
-    config = stock_config("tensorrt_llm")
-    config.parameters["max_beam_width"].string_value = "8"
+    config = configured("tensorrt_llm", max_beam_width="8")
     for path in ("tokens", "ensemble"):
         found = capabilities(path, tensorrt_llm=config)
         assert (found["use_beam_search"].how, found["use_beam_search"].limit) == ("native", 8)
@@ -123,15 +112,12 @@ def test_each_has_one_honest_sentence(path: str) -> None:
     assert capabilities(path)["top_k"].limit == 1024
 
 
-def test_missing_inputs_are_named() -> None:
+def test_missing_inputs_and_the_width_of_a_bias_are_named() -> None:
     found = capabilities("tokens", tensorrt_llm=without("tensorrt_llm", "seed", "bad_words_list", "end_id"))
     assert found["seed"] == Capability("impossible", "The Triton model 'tensorrt_llm' has no input seed.")
     assert "bad_words_list" in found["bad_words"].note
     assert found["ignore_eos"].how == "impossible"
-
-
-def test_the_width_of_a_bias_is_told() -> None:
-    assert "tokenizer" in capabilities("tokens")["logit_bias"].note
+    assert "tokenizer" in found["logit_bias"].note
     assert "of 777 values" in capabilities("tokens", EngineOptions(vocab_size=777))["logit_bias"].note
 
 

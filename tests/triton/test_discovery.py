@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, inputs_of, stock_config, stock_configs, tokens
+from scripted_triton import ScriptedTriton, drop_tensors, inputs_of, resnet, stock_config, stock_configs, tokens
 from tritonclient.grpc import model_config_pb2, service_pb2
 
 from gateway.generation.engine import EngineError, EngineFeatures, ErrorKind
@@ -19,6 +19,7 @@ from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import GrpcioTransport, open_channel
 from gateway.triton.model_view import ModelView
 from gateway.triton.triton_client import TritonClient
+from tests.triton.calls import of
 
 
 async def discover(
@@ -31,12 +32,6 @@ async def discover(
         return found.engine.features
 
 
-def remove(tensors: Any, *names: str) -> None:
-    kept = [tensor for tensor in tensors if tensor.name not in names]
-    del tensors[:]
-    tensors.extend(kept)
-
-
 def step(config: Any, model: str) -> Any:
     return next(step for step in config.ensemble_scheduling.step if step.model_name == model)
 
@@ -46,8 +41,8 @@ async def test_a_stock_ensemble_gives_its_engine_step() -> None:
         found = await discovery.discover(
             TritonClient(channel), Connection(GrpcioTransport(channel)), "ensemble", "auto"
         )
-    assert found.engine.features.path == "tokens"
-    assert found.engine.features.model == "tensorrt_llm"
+    assert (found.engine.features.path, found.engine.features.model) == ("tokens", "tensorrt_llm")
+    assert (await discover({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm")).path == "tokens"
     assert set(found.models) == {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}
     # Three probes asked for a token or two: whether it answers, and whether it takes guides and drafts.
     probes = [request for request in server.requests if request.model_name != "preprocessing"]
@@ -73,30 +68,19 @@ def with_another_step(ensemble: Any) -> None:
     added.output_map["VERDICT"] = "verdict"
 
 
-def with_a_rewritten_prompt(ensemble: Any) -> None:
-    step(ensemble, "preprocessing").input_map["QUERY"] = "_rewritten"
-
-
-def with_changed_ids(ensemble: Any) -> None:
-    step(ensemble, "tensorrt_llm").input_map["input_ids"] = "_changed"
-
-
-def with_other_tokens_detokenized(ensemble: Any) -> None:
-    step(ensemble, "postprocessing").input_map["TOKENS_BATCH"] = "_filtered"
-
-
-def with_changed_text(ensemble: Any) -> None:
-    step(ensemble, "postprocessing").output_map["OUTPUT"] = "_raw_text"
+def mapped(model: str, direction: str, name: str, tensor: str) -> Any:
+    """A change of an ensemble: a step reads or writes another tensor."""
+    return lambda ensemble: getattr(step(ensemble, model), direction).__setitem__(name, tensor)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (with_another_step, "guard"),
-        (with_a_rewritten_prompt, "prompt does not come directly"),
-        (with_changed_ids, "token ids do not come directly"),
-        (with_other_tokens_detokenized, "detokenizing step"),
-        (with_changed_text, "text is not returned unchanged"),
+        (mapped("preprocessing", "input_map", "QUERY", "_rewritten"), "prompt does not come directly"),
+        (mapped("tensorrt_llm", "input_map", "input_ids", "_changed"), "token ids do not come directly"),
+        (mapped("postprocessing", "input_map", "TOKENS_BATCH", "_filtered"), "detokenizing step"),
+        (mapped("postprocessing", "output_map", "OUTPUT", "_raw_text"), "text is not returned unchanged"),
     ],
 )
 async def test_an_ensemble_that_does_more_is_not_bypassed(change: Any, words: str) -> None:
@@ -108,40 +92,29 @@ async def test_an_ensemble_that_does_more_is_not_bypassed(change: Any, words: st
     assert words in features.reason
 
 
-async def failing(request: Any, context: Any) -> AsyncIterator[Any]:
-    await context.abort(grpc.StatusCode.INTERNAL, "no")
-    yield
+def aborting(status: grpc.StatusCode, words: str) -> Any:
+    async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
+        await context.abort(status, words)
+        yield
+
+    return script
 
 
-async def full(request: Any, context: Any) -> AsyncIterator[Any]:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size")
-    yield
+FAILING = aborting(grpc.StatusCode.INTERNAL, "no")
 
 
-async def silent(request: Any, context: Any) -> AsyncIterator[Any]:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
-    yield
-
-
-async def test_an_engine_that_fails_the_probe_is_reached_through_the_ensemble() -> None:
-    features = await discover(stock_configs(), script=failing)
-    assert features.path == "ensemble"
-    assert "probe" in features.reason
-
-
-async def test_a_busy_engine_has_answered_the_probe() -> None:
-    assert (await discover(stock_configs(), script=full)).path == "tokens"
-
-
-async def test_a_triton_that_goes_away_during_the_probe_decides_nothing() -> None:
-    with pytest.raises(EngineError) as error:
-        await discover(stock_configs(), script=silent)
-    assert error.value.kind is ErrorKind.UNAVAILABLE
+async def test_what_becomes_of_the_probe_decides() -> None:
+    features = await discover(stock_configs(), script=FAILING)
+    assert (features.path, "probe" in features.reason) == ("ensemble", True)
+    busy = aborting(grpc.StatusCode.UNAVAILABLE, "Exceeds maximum queue size")
+    assert (await discover(stock_configs(), script=busy)).path == "tokens"
+    with pytest.raises(EngineError, check=of(ErrorKind.UNAVAILABLE)):
+        await discover(stock_configs(), script=aborting(grpc.StatusCode.UNAVAILABLE, "Socket closed"))
 
 
 @pytest.mark.parametrize("path", ["tokens", "ensemble"])
 async def test_a_configured_path_is_honoured_without_a_probe(path: str) -> None:
-    features = await discover(stock_configs(), path=path, script=failing)
+    features = await discover(stock_configs(), path=path, script=FAILING)
     assert features.path == path
     assert "configured" in features.reason
 
@@ -160,35 +133,25 @@ def guided(**parameters: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ["tokens", "ensemble"])
 @pytest.mark.parametrize(
-    ("parameters", "expected"),
+    ("parameters", "kinds", "backend"),
     [
-        ({}, set()),
-        ({"guided_decoding_backend": "${guided_decoding_backend}"}, set()),
-        ({"guided_decoding_backend": "xgrammar"}, KINDS),
-        ({LISTED: "regex, structural_tag,telepathy"}, {"regex", "structural_tag"}),
-        ({LISTED: "${GUIDES_OF_NOBODY}", "guided_decoding_backend": "xgrammar"}, set()),
+        ({}, set(), None),
+        ({"guided_decoding_backend": "${guided_decoding_backend}"}, set(), None),
+        ({"guided_decoding_backend": "something"}, KINDS, None),
+        ({"guided_decoding_backend": "xgrammar"}, KINDS, "xgrammar"),
+        ({"guided_decoding_backend": "llguidance"}, KINDS, "llguidance"),
+        ({LISTED: "regex, structural_tag,telepathy"}, {"regex", "structural_tag"}, None),
+        ({LISTED: "${GUIDES_OF_NOBODY}", "guided_decoding_backend": "xgrammar"}, set(), "xgrammar"),
+        ({"engine": "reference"}, set(), "llguidance"),
+        ({"engine": "${TRITON_ENGINE_OF_NOBODY}"}, set(), None),
+        ({"engine": "llmapi", "guided_decoding_backend": "xgrammar"}, KINDS, "xgrammar"),
     ],
 )
-async def test_which_guides_an_engine_takes(path: str, parameters: dict[str, str], expected: set[str]) -> None:
-    assert (await discover(guided(**parameters), path=path)).guide_types == expected
-
-
-@pytest.mark.parametrize("path", ["tokens", "ensemble"])
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({}, None),
-        ({"guided_decoding_backend": "${guided_decoding_backend}"}, None),
-        ({"guided_decoding_backend": "something"}, None),
-        ({"guided_decoding_backend": "xgrammar"}, "xgrammar"),
-        ({"guided_decoding_backend": "llguidance"}, "llguidance"),
-        ({"engine": "reference"}, "llguidance"),
-        ({"engine": "${TRITON_ENGINE_OF_NOBODY}"}, None),
-        ({"engine": "llmapi", "guided_decoding_backend": "xgrammar"}, "xgrammar"),
-    ],
-)
-async def test_what_compiles_the_guides(path: str, parameters: dict[str, str], expected: str | None) -> None:
-    assert (await discover(guided(**parameters), path=path)).guide_backend == expected
+async def test_which_guides_an_engine_takes_and_what_compiles_them(
+    path: str, parameters: dict[str, str], kinds: set[str], backend: str | None
+) -> None:
+    features = await discover(guided(**parameters), path=path)
+    assert (features.guide_types, features.guide_backend) == (kinds, backend)
 
 
 async def not_set_up(request: Any, _context: Any) -> AsyncIterator[Any]:
@@ -216,11 +179,6 @@ async def test_another_failure_says_nothing_of_guides() -> None:
     assert (await discover(stock_configs(), path="tokens", script=bad_guide)).guide_types == {*KINDS, "structural_tag"}
 
 
-async def test_an_engine_model_itself() -> None:
-    configs = {"tensorrt_llm": stock_config("tensorrt_llm")}
-    assert (await discover(configs, "tensorrt_llm")).path == "tokens"
-
-
 def llmapi() -> Any:
     config = model_config_pb2.ModelConfig(name="tensorrt_llm")
     for name in ("text_input", "streaming", "sampling_param_max_tokens"):
@@ -228,30 +186,16 @@ def llmapi() -> Any:
     return config
 
 
-def of_another_kind(name: str) -> Any:
-    config = model_config_pb2.ModelConfig(name=name)
-    config.input.add(name="image")
-    config.output.add(name="labels")
-    return config
-
-
 def without_text_output() -> dict[str, Any]:
     configs = stock_configs()
-    remove(configs["ensemble"].output, "text_output")
-    return configs
-
-
-def with_a_required_image() -> dict[str, Any]:
-    configs = stock_configs()
-    configs["tensorrt_llm"].input.add(name="image")
+    drop_tensors(configs["ensemble"], ["text_output"])
     return configs
 
 
 def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     configs = stock_configs()
-    for tensor in configs["tensorrt_llm"].input:
-        if tensor.name == name:
-            tensor.data_type = model_config_pb2.DataType.Value(datatype)
+    drop_tensors(configs["tensorrt_llm"], [name])
+    configs["tensorrt_llm"].input.add(name=name, data_type=model_config_pb2.DataType.Value(datatype))
     return configs
 
 
@@ -259,12 +203,12 @@ def with_another_type(name: str, datatype: str) -> dict[str, Any]:
     ("configs", "model", "path", "words"),
     [
         ({"tensorrt_llm": llmapi()}, "tensorrt_llm", "auto", "lacks tensors of the stock one: finish_reason"),
-        ({"resnet": of_another_kind("resnet")}, "resnet", "auto", "its inputs are image and its outputs labels"),
+        ({"resnet": resnet()}, "resnet", "auto", "its inputs are image and its outputs labels"),
         ({"late": model_config_pb2.ModelConfig(name="late")}, "late", "auto",
          "no tensors.*--disable-auto-complete-con"),
         ({"tensorrt_llm": stock_config("tensorrt_llm")}, "tensorrt_llm", "ensemble", "is an engine model"),
         (without_text_output(), "ensemble", "ensemble", "text_output"),
-        (with_a_required_image(), "ensemble", "tokens", "image"),
+        (with_another_type("image", "TYPE_INVALID"), "ensemble", "tokens", "image"),
         (with_another_type("seed", "TYPE_INT32"), "ensemble", "tokens", "its input seed is declared as INT32, but"),
     ],
     ids=["llmapi", "another", "not completed", "engine as ensemble", "no text", "required input", "another type"],
@@ -279,7 +223,7 @@ async def test_what_cannot_be_served_is_refused_by_name(
 async def test_an_ensemble_whose_engine_takes_no_stop_requests_says_what_is_lost() -> None:
     configs = stock_configs()
     assert not any("stop requests" in loss for loss in (await discover(configs, path="ensemble")).losses)
-    remove(configs["tensorrt_llm"].input, "stop")
+    drop_tensors(configs["tensorrt_llm"], ["stop"])
     assert any("stop requests" in loss for loss in (await discover(configs, path="ensemble")).losses)
 
 
@@ -294,14 +238,8 @@ def view(model: str = "tensorrt_llm", **parameters: str) -> ModelView:
 def test_parameters_are_filled_from_the_environment() -> None:
     model = view(a="/models/x", b="${FOLDER}/y", c="${NOT_SET}", d="${EMPTY}", e="")
     environ = {"FOLDER": "/data", "EMPTY": ""}
-    assert [hints.parameter(model, name, environ) for name in "abcdef"] == [
-        "/models/x",
-        "/data/y",
-        None,
-        None,
-        None,
-        None,
-    ]
+    wanted = dict.fromkeys("cdef") | {"a": "/models/x", "b": "/data/y"}
+    assert {name: hints.parameter(model, name, environ) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(

@@ -91,32 +91,18 @@ async def test_upstreams_bls_model_answers_in_one_piece() -> None:
     assert sent["stream"][2] == b"\0"
 
 
-def not_decoupled() -> dict[str, Any]:
-    configs = bls_configs()
-    configs[BLS].model_transaction_policy.decoupled = False
-    return configs
-
-
-@pytest.mark.parametrize(
-    ("configs", "path", "words"),
-    [
+async def test_a_bls_model_that_cannot_be_served() -> None:
+    whole, without = bls_configs(), bls_configs()
+    whole[BLS].model_transaction_policy.decoupled = False
+    del without["guess"]
+    for configs, path, words in (
         (bls_configs(), "tokens", "is a BLS model, which only reads text"),
-        (not_decoupled(), "auto", "'tensorrt_llm_bls' is not decoupled"),
-    ],
-    ids=["by ids", "not decoupled"],
-)
-async def test_a_bls_model_that_cannot_be_served(configs: dict[str, Any], path: str, words: str) -> None:
-    async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
-        with pytest.raises(DiscoveryError, match=words):
-            await find(server, channel, BLS, path)
-
-
-async def test_all_models_behind_a_bls_model_must_be_ready() -> None:
-    configs = bls_configs()
-    del configs["guess"]
-    async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
-        with pytest.raises(DiscoveryError, match="'guess', which 'tensorrt_llm_bls' calls, is not in"):
-            await find(server, channel, BLS)
+        (whole, "auto", "'tensorrt_llm_bls' is not decoupled"),
+        (without, "auto", "'guess', which 'tensorrt_llm_bls' calls, is not in"),
+    ):
+        async with ScriptedTriton(configs=configs) as server, open_channel(server.url) as channel:
+            with pytest.raises(DiscoveryError, match=words):
+                await find(server, channel, BLS, path)
 
 
 async def test_a_request_brings_its_own_draft() -> None:
@@ -126,15 +112,10 @@ async def test_a_request_brings_its_own_draft() -> None:
     assert sent["draft_input_ids"] == ("INT32", [1, 3], b"\x07\0\0\0\x08\0\0\0\x09\0\0\0")
     assert list(chunks[-1].ids) == [7, 8]
     assert engine.features.max_draft_tokens is None
-    sent, _, _ = await exchange(stock_configs(), ask(), answer, model="ensemble")
-    assert "draft_input_ids" not in sent
-
-
-async def test_a_draft_is_cut_to_what_may_be_sent() -> None:
-    sent, _, _ = await exchange(stock_configs(), ask(draft=(7, 8, 9), draft_limit=1), model="ensemble")
-    assert sent["draft_input_ids"][1] == [1, 1]
-    sent, _, _ = await exchange(stock_configs(), ask(draft=(7, 8, 9), draft_limit=0), model="ensemble")
-    assert "draft_input_ids" not in sent
+    for changes, shape in (({}, None), ({"draft_limit": 1}, [1, 1]), ({"draft_limit": 0}, None)):
+        request = ask(draft=(7, 8, 9) if changes else (), **changes)
+        sent, _, _ = await exchange(stock_configs(), request, answer, model="ensemble")
+        assert sent.get("draft_input_ids", (None, None))[1] == shape
 
 
 async def test_an_engine_of_tensorrt_llm_is_sent_drafts_where_its_operator_says_so() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from scripted_triton import ScriptedTriton, ask, play, tokens
 
-from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import TritonBackend
 from gateway.triton.transports import TransportName
 from gateway.triton.triton_backend import HealthChecks
+from tests.waiting import until
 
 STALL_S = 0.1
 
@@ -43,32 +43,26 @@ class Situation:
         )
         self.states: list[str] = []
         self.ready: list[bool] = []
-        self._changed = asyncio.Event()
         self.backend.health.listen(self._note)
 
     def _note(self, state: str) -> None:
         self.states.append(state)
         self.ready.append(self.backend.status.ready)
-        self._changed.set()
 
     async def until(self, state: str) -> None:
-        async def wait() -> None:
-            while state not in self.states:
-                self._changed.clear()
-                await self._changed.wait()
-
-        await asyncio.wait_for(wait(), 10)
+        await until(lambda: state in self.states)
 
     def stall(self) -> Stuck:
         stuck = Stuck()
         self.backend.health.began(stuck)
         return stuck
 
-    def rejected(self) -> str:
-        with pytest.raises(EngineError) as error:
-            _ = self.backend.engine
-        assert error.value.kind is ErrorKind.UNAVAILABLE
-        return error.value.detail
+    async def stalled(self) -> Stuck:
+        """The request over which the engine is found silent."""
+        self.server.script = _silence
+        stuck = self.stall()
+        await self.until("stalled")
+        return stuck
 
 
 Start = Callable[..., Any]
@@ -158,9 +152,7 @@ async def test_a_probe_that_waits_behind_requests_of_other_clients_is_no_stall(s
 
 async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
     situation = await start()
-    situation.server.script = _silence
-    stuck = situation.stall()
-    await situation.until("stalled")
+    stuck = await situation.stalled()
     stuck.at = time.perf_counter()
     await situation.until("well")
     await situation.server.until(lambda: len(situation.server.cancelled) == len(situation.server.requests))
@@ -168,9 +160,7 @@ async def test_a_response_on_any_request_ends_doubt(start: Start) -> None:
 
 async def test_another_engine_begins_well(start: Start) -> None:
     situation = await start()
-    situation.server.script = _silence
-    stuck = situation.stall()
-    await situation.until("stalled")
+    stuck = await situation.stalled()
     situation.backend.health.ended(stuck)
     situation.server.script = lambda *_: play(tokens(7, final=True))
     await situation.server.stop()

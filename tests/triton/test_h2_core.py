@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import hpack
 import pytest
 from h2_peer import Frame, Wire, setting, split, u32
@@ -21,6 +23,7 @@ from raw_http2 import (
     message,
 )
 
+from gateway.triton.h2.headers import HeaderBlocks
 from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Limits
 from gateway.triton.h2.status import decode_message, encode_timeout
@@ -37,6 +40,14 @@ def said_goodbye(wire: Wire) -> int:
     """The code of the GOAWAY with which the client ended the connection."""
     assert wire.core.failure is not None
     return next(int.from_bytes(each.payload[4:8], "big") for each in wire.sent() if each.kind == GOAWAY)
+
+
+def asked() -> tuple[Wire, Http2Stream]:
+    """A connection with a request that was sent."""
+    wire = Wire()
+    stream = wire.open(started=False)
+    wire.sent()
+    return wire, stream
 
 
 def test_the_greeting_switches_pushes_off_and_says_what_is_taken() -> None:
@@ -201,18 +212,14 @@ def test_credit_comes_back_for_padding() -> None:
 
 @pytest.mark.parametrize("size", [0, 1_000, 16_384])
 def test_continuations_without_an_end(size: int) -> None:
-    wire = Wire()
-    stream = wire.open(started=False)
-    wire.sent()
+    wire, stream = asked()
     wire.gets(frame(HEADERS, 0, stream.id, b""), *(frame(CONTINUATION, 0, stream.id, bytes(size)) for _ in range(60)))
     assert said_goodbye(wire) == CALM
     assert stream.status.name == "UNAVAILABLE"
 
 
 def test_a_small_block_with_large_headers() -> None:
-    wire = Wire()
-    stream = wire.open(started=False)
-    wire.sent()
+    wire, stream = asked()
     encoder = hpack.Encoder()
     block = encoder.encode([("x", "a" * 3_900)]) + b"\xbe" * 1_000
     wire.gets(frame(HEADERS, END_HEADERS, stream.id, block))
@@ -230,26 +237,25 @@ def test_demands_that_are_not_picked_up(flood: bytes) -> None:
     assert said_goodbye(wire) == CALM
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["ping", "settings", "empty data", "unknown", "priority", "window", "acknowledged ping", "reset of the past"],
-)
+FLOODS: dict[str, Callable[[int, int], bytes]] = {
+    "ping": lambda _, __: frame(PING, 0, 0, bytes(8)),
+    "settings": lambda _, __: frame(SETTINGS, 0, 0),
+    "empty data": lambda stream, _: frame(DATA, 0, stream),
+    "unknown": lambda _, __: frame(0x99, 0, 0),
+    "priority": lambda stream, _: frame(2, 0, stream, bytes(5)),
+    "window": lambda stream, _: frame(WINDOW, 0, stream, u32(1)),
+    "acknowledged ping": lambda _, __: frame(PING, 1, 0, bytes(8)),
+    "reset of the past": lambda _, past: frame(RST, 0, past, u32(8)),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
 def test_frames_that_bring_nothing_further(kind: str) -> None:
     wire = Wire()
     past, stream = wire.open(), wire.open()
     wire.gets(wire.trailers(past))
-    floods = {
-        "ping": frame(PING, 0, 0, bytes(8)),
-        "settings": frame(SETTINGS, 0, 0),
-        "empty data": frame(DATA, 0, stream.id),
-        "unknown": frame(0x99, 0, 0),
-        "priority": frame(2, 0, stream.id, bytes(5)),
-        "window": frame(WINDOW, 0, stream.id, u32(1)),
-        "acknowledged ping": frame(PING, 1, 0, bytes(8)),
-        "reset of the past": frame(RST, 0, past.id, u32(8)),
-    }
     for _ in range(101):
-        wire.gets(floods[kind] * 100)
+        wire.gets(FLOODS[kind](stream.id, past.id) * 100)
         if wire.core.failure is None:
             wire.sent()
     assert said_goodbye(wire) == CALM
@@ -283,14 +289,10 @@ def test_a_loss_ends_everything_and_tells_what_was_never_sent() -> None:
         ("UNAVAILABLE", False),
         ("UNAVAILABLE", True),
     ]
-
-
-def test_an_ended_stream_with_an_answer_begun_is_not_sent_again() -> None:
     wire = Wire()
-    stream = wire.open()
-    wire.gets(wire.data(stream, message(b"x")), frame(GOAWAY, 0, 0, u32(0, 0)))
-    assert stream.status is not None
-    assert not stream.unprocessed
+    begun = wire.open()
+    wire.gets(wire.data(begun, message(b"x")), frame(GOAWAY, 0, 0, u32(0, 0)))
+    assert (begun.status is not None, begun.unprocessed) == (True, False), "an answer begun is not sent again"
 
 
 @given(st.floats(min_value=-10, max_value=1e15))
@@ -311,10 +313,7 @@ def test_messages_are_decoded_as_they_were_encoded(text: str) -> None:
         for octet in text.encode("utf-8", "surrogatepass")
     )
     assert decode_message(encoded) == text.encode("utf-8", "surrogatepass").decode(errors="replace")
-
-
-def test_messages_that_are_wrongly_encoded_stay_readable() -> None:
-    assert decode_message("100% %zz %4") == "100% %zz %4"
+    assert decode_message("100% %zz %4") == "100% %zz %4"  # what is wrongly encoded stays readable
 
 
 def test_nothing_more_is_said_after_a_failure() -> None:
@@ -327,3 +326,34 @@ def test_nothing_more_is_said_after_a_failure() -> None:
     wire.core.open(late)
     assert late.unprocessed
     assert split(b"".join(wire.core.take_output(1))) == []
+
+
+# Header blocks: what is known of one holds for as long as the table of headers stays as it is.
+NAMES = st.sampled_from(["grpc-status", "grpc-message", "content-type", "x-a"])
+FIELDS = st.lists(st.tuples(NAMES, st.sampled_from(["0", "8", "application/grpc", "gone"])), max_size=4)
+
+
+def read_block(blocks: HeaderBlocks, block: bytes) -> dict[str, str] | None:
+    return blocks.begin(1, block, END_HEADERS)
+
+
+def test_the_same_octets_mean_another_header_once_the_table_has_changed() -> None:
+    blocks = HeaderBlocks(Limits())
+    assert read_block(blocks, b"\x40\x01a\x011") == {"a": "1"}  # enters the table, as its newest entry
+    assert read_block(blocks, b"\xbe") == {"a": "1"}
+    assert read_block(blocks, b"\xbe") == {"a": "1"}
+    assert read_block(blocks, b"\x40\x01b\x012") == {"b": "2"}
+    assert read_block(blocks, b"\xbe") == {"b": "2"}
+    assert read_block(blocks, b"\xbf") == {"a": "1"}
+
+
+@given(st.lists(st.tuples(FIELDS, st.sampled_from([None, 0, 64, 4096])), max_size=12))
+def test_every_block_means_what_its_sender_said(sent: list[tuple[list[tuple[str, str]], int | None]]) -> None:
+    encoder, blocks = hpack.Encoder(), HeaderBlocks(Limits())
+    for fields, size in sent:
+        if size is not None:
+            encoder.header_table_size = size
+        first: dict[str, str] = {}
+        for name, value in fields:
+            first.setdefault(name, value)
+        assert read_block(blocks, encoder.encode(fields)) == first

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,13 @@ from raw_http2 import (
     RST,
     SETTINGS,
     WINDOW,
-    Attack,
     Peer,
     RawServer,
     answer,
     frame,
     message,
+    nothing,
+    served,
 )
 from tritonclient.grpc import service_pb2
 
@@ -37,7 +38,7 @@ from gateway.triton.h2.asyncio_protocol import H2Protocol
 from gateway.triton.h2.http2_streams import Http2Stream
 from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import TransportError
-from tests.triton.calls import ask, failure, read_all
+from tests.triton.calls import ask, begun, failure, read_all
 from tests.waiting import until
 
 PRIORITIZED = 0x20
@@ -52,22 +53,6 @@ def goaway(last: int, code: int = 0) -> bytes:
 def whole(peer: Peer, stream: int) -> bytes:
     """An answer of one response."""
     return peer.headers(stream) + frame(DATA, 0, stream, answer(1)) + peer.trailers(stream)
-
-
-@asynccontextmanager
-async def served(
-    attack: Attack, greeting: bytes = frame(SETTINGS, 0, 0), timing: Timing | None = None
-) -> AsyncIterator[tuple[RawServer, H2Transport]]:
-    async with RawServer(attack, greeting) as server:
-        transport = H2Transport(server.url, timing=timing or Timing())
-        try:
-            yield server, transport
-        finally:
-            await transport.close()
-
-
-async def nothing(_peer: Peer, _stream: int) -> None:
-    pass
 
 
 # GOAWAY (RFC 9113, section 6.8)
@@ -89,8 +74,7 @@ async def test_goaway_lets_the_streams_go_on_that_it_names(code: int) -> None:
         peer.send(goaway(stream, code), whole(peer, stream))
 
     async with served(attack) as (server, transport):
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 1
         assert len(await read_all(bystander)) == 1
         assert len(await read_all(transport.infer(ask("good"), timeout=20))) == 1
@@ -104,8 +88,7 @@ async def test_goaway_moves_the_streams_above_the_one_that_it_names(code: int) -
         peer.send(goaway(stream - 2, code) if first else whole(peer, stream))
 
     async with served(attack) as (server, transport):
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         assert len(await read_all(transport.infer(ask("bad"), timeout=20))) == 1
         assert len(await read_all(bystander)) == 1
         assert len(server.peers) == 2
@@ -124,8 +107,7 @@ async def test_a_graceful_shutdown_says_goaway_twice() -> None:
             peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
 
     async with served(attack) as (server, transport):
-        running = transport.infer(ask("bad"), timeout=20)
-        assert await running.read() is not None
+        running = await begun(transport, "bad")
         late = transport.infer(ask("bad"), timeout=20)
         server.peers[0].send(goaway(NOT_YET))
         assert len(await read_all(late)) == 1
@@ -150,8 +132,7 @@ async def test_a_reset_ends_its_stream_alone(code: int, when: str) -> None:
         peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1) + rest), frame(RST, 0, stream, u32(code)))
 
     async with served(attack) as (server, transport):
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         call = transport.infer(ask("bad"), timeout=20)
         assert await call.read() == answer(1)[5:]
         assert (await failure(call)).status == RESET[code]
@@ -169,8 +150,7 @@ async def test_a_reset_instead_of_an_answer(code: int) -> None:
         peer.send(frame(RST, 0, stream, u32(code)) if asked == 1 else whole(peer, stream))
 
     async with served(attack) as (_, transport):
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+        bystander = await begun(transport)
         call = transport.infer(ask("bad"), timeout=20)
         if code == 7:  # refused: the server has done nothing for it
             assert len(await read_all(call)) == 1

@@ -11,33 +11,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from raw_http2 import DATA, GOAWAY, PING, RST, SETTINGS, WINDOW, Peer, RawServer, answer, frame
+from raw_http2 import DATA, GOAWAY, PING, RST, SETTINGS, WINDOW, Peer, answer, frame, nothing, served
 
 from gateway.triton.h2 import H2Transport
 from gateway.triton.h2 import keepalive as keepalive_module
 from gateway.triton.h2.keepalive import KeepAlive
 from gateway.triton.h2.limits import Timing
 from gateway.triton.transport import InferCall
-from tests.triton.calls import ask, failure
-
-
-async def never(_peer: Peer, _stream: int) -> None:
-    pass
+from tests.triton.calls import ask, begun, failure
 
 
 async def test_attempts_are_spaced_and_requests_in_between_fail_at_once() -> None:
-    async with RawServer(never, b"no greeting at all") as server:
-        transport = H2Transport(server.url, timing=Timing(first_backoff=30, last_backoff=30))
+    async with served(nothing, b"no greeting at all", timing=Timing(first_backoff=30, last_backoff=30)) as (
+        server,
+        transport,
+    ):
         errors = [await failure(transport.infer(ask("good"), timeout=20)) for _ in range(20)]
         assert {error.status for error in errors} == {"UNAVAILABLE"}
         assert len(server.peers) == 1
-        await transport.close()
 
 
 @pytest.mark.parametrize("end", ["cancel", "deadline", "close"])
 async def test_requests_that_wait_for_a_connection_can_end(end: str) -> None:
-    async with RawServer(never, b"") as server:
-        transport = H2Transport(server.url, timing=Timing(connect=20))
+    async with served(nothing, b"", timing=Timing(connect=20)) as (server, transport):
         call = transport.infer(ask("good"), timeout=0.1 if end == "deadline" else 20)
         await server.until(lambda: bool(server.peers and server.peers[0].frames))
         if end == "cancel":
@@ -50,43 +46,34 @@ async def test_requests_that_wait_for_a_connection_can_end(end: str) -> None:
 
 
 async def test_a_server_without_a_greeting_is_given_up() -> None:
-    async with RawServer(never, b"") as server:
-        transport = H2Transport(server.url, timing=Timing(connect=0.05))
+    async with served(nothing, b"", timing=Timing(connect=0.05)) as (_, transport):
         assert (await failure(transport.infer(ask("good"), timeout=20))).status == "UNAVAILABLE"
-        await transport.close()
 
 
 async def test_a_server_that_always_says_goodbye_is_given_up() -> None:
     greeting = frame(SETTINGS, 0, 0) + frame(GOAWAY, 0, 0, bytes(8))
-    async with RawServer(never, greeting) as server:
-        transport = H2Transport(server.url)
+    async with served(nothing, greeting) as (server, transport):
         assert (await failure(transport.infer(ask("good"), timeout=20))).status == "UNAVAILABLE"
         assert len(server.peers) < 20
-        await transport.close()
 
 
 async def test_a_server_that_answers_pings_is_waited_for() -> None:
     async def attack(peer: Peer, stream: int) -> None:
         peer.send(peer.headers(stream), frame(DATA, 0, stream, answer(1)))
 
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url, timing=Timing(keepalive=0.01, keepalive_timeout=1))
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
+    async with served(attack, timing=Timing(keepalive=0.01, keepalive_timeout=1)) as (server, transport):
+        call = await begun(transport, "bad")
         frames = server.peers[0].frames
         await server.until(lambda: sum(kind == PING for kind, *_ in frames) == 2)
         call.cancel()
-        await transport.close()
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system's TCP has no such timeout")
 async def test_what_a_dead_network_does_not_acknowledge_ends_the_connection() -> None:
-    async with RawServer(never) as server:
-        transport = H2Transport(server.url, timing=Timing(keepalive_timeout=7))
+    async with served(nothing, timing=Timing(keepalive_timeout=7)) as (_, transport):
         await transport.infer(ask("good"), timeout=20).read()
         connection = transport._current._transport.get_extra_info("socket")
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7_000
-        await transport.close()
 
 
 class Clock:
@@ -139,14 +126,11 @@ async def test_a_connection_that_takes_no_more_is_closed_when_its_last_request_l
             peer.headers(stream), frame(DATA, 0, stream, answer(1)), frame(GOAWAY, 0, 0, bytes([0] * 3 + [9] + [0] * 4))
         )
 
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
-        call = transport.infer(ask("bad"), timeout=20)
-        assert await call.read() is not None
+    async with served(attack) as (server, transport):
+        call = await begun(transport, "bad")
         call.cancel()
         await server.until(lambda: server.peers[0].closed)
         assert [kind for kind, *_ in server.peers[0].frames][-1] == RST
-        await transport.close()
 
 
 async def test_a_host_that_cannot_be_one() -> None:
@@ -161,10 +145,8 @@ async def test_a_flood_of_messages_beyond_the_credit() -> None:
         for _ in range(5_000):
             peer.send(frame(DATA, 0, stream, answer(*range(230))))
 
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
-        bystander = transport.infer(ask("bystander"), timeout=20)
-        await bystander.read()
+    async with served(attack) as (_, transport):
+        bystander = await begun(transport)
         call = transport.infer(ask("bad"), timeout=20)
         # The bystander's answer comes after the flood, which the connection has credit for, but not the stream.
         assert await bystander.read() is not None
@@ -172,13 +154,11 @@ async def test_a_flood_of_messages_beyond_the_credit() -> None:
         for _ in range(65):  # what it had credit for
             assert await call.read() is not None
         assert (await failure(call)).status == "INTERNAL"
-        await transport.close()
 
 
 async def test_prompts_for_a_server_that_does_not_read_wait_in_their_requests() -> None:
     open_wide = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) + frame(WINDOW, 0, 0, struct.pack(">I", 2**30))
-    async with RawServer(never, open_wide) as server:
-        transport = H2Transport(server.url)
+    async with served(nothing, open_wide) as (server, transport):
         await transport.infer(ask("good"), timeout=20).read()
         server.peers[0].stop_reading()
         prompt = bytes(10_000_000)
@@ -192,7 +172,6 @@ async def test_prompts_for_a_server_that_does_not_read_wait_in_their_requests() 
         for call in calls:
             call.cancel()
         assert (await reader).status == "CANCELLED"
-        await transport.close()
 
 
 async def test_a_tap_takes_what_it_knows_and_the_reader_the_rest() -> None:
@@ -212,8 +191,7 @@ async def test_a_tap_takes_what_it_knows_and_the_reader_the_rest() -> None:
         peer.send(*(frame(DATA, 0, stream, answer(number)) for number in (2, 3, 2)), peer.trailers(stream))
 
     reading = asyncio.Event()
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
+    async with served(attack) as (_, transport):
         call = transport.infer(ask("bad"), timeout=20)
         assert await call.read() == answer(1)[5:]
         call.tap = tap
@@ -224,7 +202,6 @@ async def test_a_tap_takes_what_it_knows_and_the_reader_the_rest() -> None:
         assert taken == [answer(2)[5:]] * 3
         assert await call.read() == answer(2)[5:]
         assert await call.read() is None
-        await transport.close()
 
 
 async def test_a_flood_leaves_the_loop_its_turns() -> None:
@@ -252,8 +229,7 @@ async def test_a_flood_leaves_the_loop_its_turns() -> None:
         assert await call.read() is None
 
     reading = asyncio.Event()
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
+    async with served(attack) as (_, transport):
         calls = [transport.infer(ask("bad"), timeout=60) for _ in range(7)]
         readers = asyncio.gather(*map(read, calls))
         while not readers.done():
@@ -261,7 +237,6 @@ async def test_a_flood_leaves_the_loop_its_turns() -> None:
             await asyncio.sleep(0)
             most = max(most, seen - before)
         await readers
-        await transport.close()
     assert seen == 7 * each
     assert most * len(answer(2)) <= 2**15
 
@@ -280,8 +255,7 @@ async def test_a_tap_that_raises_fails_its_own_request() -> None:
             peer.send(*[frame(DATA, 0, one, answer(2)) for one in streams], *map(peer.trailers, streams))
 
     reading = asyncio.Event()
-    async with RawServer(attack) as server:
-        transport = H2Transport(server.url)
+    async with served(attack) as (server, transport):
         bad, good = (transport.infer(ask("bad"), timeout=20) for _ in range(2))
         for call in (bad, good):
             await call.read()
@@ -294,4 +268,3 @@ async def test_a_tap_that_raises_fails_its_own_request() -> None:
         assert await asyncio.wait_for(readers[1], 20) == answer(2)[5:]
         assert await good.read() is None
         assert len(server.peers) == 1
-        await transport.close()

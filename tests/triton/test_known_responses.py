@@ -114,11 +114,15 @@ def test_a_known_response_differs_in_what_varies_alone(place: int, bits: int, to
         assert changed == message.infer_response
 
 
-def test_a_list_that_is_too_short_is_left_to_be_refused() -> None:
+def test_a_list_that_is_too_short_and_a_response_of_no_token_are_left_to_be_refused() -> None:
     known = KnownResponses()
     whole = [entry(7, [-0.5] * count).SerializeToString() for count in (1, 2, 3)]
     assert len(taken(whole, known)) == 3
     assert len(taken([whole[0], whole[0]], known)) == 1
+    message = entry(7, [-0.5])
+    message.infer_response.outputs[0].shape[-1] = 0
+    message.infer_response.raw_output_contents[0] = b""
+    assert taken([message.SerializeToString()], KnownResponses()) == []
 
 
 def test_outputs_that_nobody_asked_for_teach_no_alternatives() -> None:
@@ -129,13 +133,6 @@ def test_outputs_that_nobody_asked_for_teach_no_alternatives() -> None:
     known = KnownResponses()
     data = message.SerializeToString()
     assert taken([data], known) == taken([data], known) == taken([data], None) != []
-
-
-def test_a_response_of_no_token_is_left_to_be_refused() -> None:
-    message = entry(7, [-0.5])
-    message.infer_response.outputs[0].shape[-1] = 0
-    message.infer_response.raw_output_contents[0] = b""
-    assert taken([message.SerializeToString()], KnownResponses()) == []
 
 
 def test_a_number_that_is_none_is_passed_on() -> None:

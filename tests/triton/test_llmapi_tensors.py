@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import struct
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scripted_triton import ask, inputs_of, play, response, string, text
 from tritonclient.grpc import model_config_pb2, service_pb2
 
-from gateway.generation import GenerationRequest, SamplingParams
+from gateway.generation import SamplingParams
 from gateway.generation.engine import Capability, EngineChunk, EngineError, EngineFeatures, MalformedOutputError
 from gateway.generation.request import LoraAdapter
 from gateway.text.contract import LLMAPI
@@ -28,13 +26,14 @@ from gateway.triton.dialects.registry import check
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import assemble
 from tests.doubles.llmapi.versions import VERSIONS
+from tests.triton.calls import rejected_by_page
 
 GREEDY = SamplingParams(temperature=0.0)
 
 
-def llmapi_config(version: str, *, decoupled: bool = True, without: tuple[str, ...] = ()) -> Any:
+def llmapi_config(version: str, *, decoupled: bool = True, without: tuple[str, ...] = (), batch: int = 0) -> Any:
     """The configuration of upstream's model."""
-    config = model_config_pb2.ModelConfig(name="llm", backend="python")
+    config = model_config_pb2.ModelConfig(name="llm", backend="python", max_batch_size=batch)
     config.model_transaction_policy.decoupled = decoupled
     kind = model_config_pb2.DataType.Value
     for name, datatype, dims in VERSIONS[version].inputs():
@@ -82,8 +81,8 @@ def test_what_the_model_would_fill_in_by_itself_is_always_sent(version: str) -> 
     assert (sampled["temperature"], sampled["top_p"]) == (0.5, 1.0)
     unsaid = sent(version, params=SamplingParams(top_k=5))
     assert (unsaid["temperature"], unsaid["top_p"], unsaid["top_k"]) == (1.0, 1.0, 5)
-    assert "top_k" not in sampled
-    assert "seed" not in sampled
+    assert not {"top_k", "seed"} & sampled.keys()
+    assert sent(version, params=SamplingParams(temperature=0.0, num_draft_tokens=0)) == sent(version, params=GREEDY)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -134,19 +133,14 @@ def test_what_a_version_ignores_in_silence_is_refused_by_it(name: str) -> None:
 
 
 def test_the_page_names_what_is_refused() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "served.md").read_text()
-    page = page.partition("## The stock model of the LLM API")[2].partition("\n## ")[0]
     by_name, by_version = (
-        page.split(f"**{start}**")[-1].split("\n\n")[0] for start in ("Rejected", "Rejected by version")
+        rejected_by_page("The stock model of the LLM API", start) for start in ("Rejected", "Rejected by version")
     )
     known = {name: each.how for name, each in features("1.3", EngineOptions(version=(1, 3))).capabilities.items()}
     unknown = {name: each.how for name, each in features("1.3").capabilities.items()}
-    named = set(re.findall(r"`(\w+)`", by_name))
-    assert {"logit_bias", "min_p"} < named
-    assert {known[name] for name in named} == {"impossible"}
-    assert {name for name in unknown if unknown[name] != known[name]} == set(re.findall(r"`(\w+)`", by_version)) & set(
-        known
-    )
+    assert {"logit_bias", "min_p"} < by_name
+    assert {known[name] for name in by_name} == {"impossible"}
+    assert {name for name in unknown if unknown[name] != known[name]} == by_version & set(known)
 
 
 @pytest.mark.parametrize(
@@ -170,10 +164,6 @@ def test_nothing_is_dropped_on_the_way_to_the_model(changes: dict[str, Any], par
     assert caught.value.param == param
 
 
-def test_no_draft_tokens_are_no_wish_for_a_draft() -> None:
-    assert sent("1.3", params=SamplingParams(temperature=0.0, num_draft_tokens=0)) == sent("1.3")
-
-
 def test_an_adapter_goes_by_id_name_and_path() -> None:
     adapter = LoraAdapter(7, name="pirate", path="/adapters/pirate")
     tensors = sent("1.3", lora=adapter)
@@ -192,18 +182,12 @@ def test_an_adapter_goes_by_id_name_and_path() -> None:
         (llmapi_config("1.3", without=("return_finish_reason",)), "auto", "lacks tensors .* return_finish_reason"),
         (llmapi_config("1.3", without=("text_output",)), "auto", "lacks tensors .* text_output"),
         (model_config_pb2.ModelConfig(name="llm"), "llmapi", "has no inputs sampling_param"),
+        (llmapi_config("1.2", batch=8), "auto", "max_batch_size"),
     ],
 )
 def test_a_model_that_is_not_upstream_s_is_refused(config: Any, path: Any, words: str) -> None:
     with pytest.raises(DiscoveryError, match=words):
         check(assemble(ModelView.of(config), {}), path)
-
-
-def test_a_batch_dimension_is_refused() -> None:
-    config = llmapi_config("1.2")
-    config.max_batch_size = 8
-    with pytest.raises(DiscoveryError, match="max_batch_size"):
-        check(assemble(ModelView.of(config), {}), "auto")
 
 
 def read(form: TextForm, *texts: bytes, finish: bytes = b"stop") -> list[EngineChunk]:
@@ -222,17 +206,13 @@ def joined(chunks: list[EngineChunk]) -> str:
 
 
 @given(st.lists(st.text(max_size=4), min_size=1, max_size=12))
+@example(["ha", "ha"])  # nothing is guessed from the texts
 def test_any_chunking_gives_the_text(pieces: list[str]) -> None:
     whole = "".join(pieces)
     so_far = ["".join(pieces[: place + 1]).encode() for place in range(len(pieces))]
     assert joined(read("cumulative", *so_far)) == whole  # also where a step adds nothing
     assert joined(read("delta", *(piece.encode() for piece in pieces))) == whole
     assert joined(read("whole", whole.encode())) == whole
-
-
-def test_the_form_is_never_guessed_from_the_texts() -> None:
-    assert joined(read("cumulative", b"ha", b"haha")) == "haha"
-    assert joined(read("delta", b"ha", b"haha")) == "hahaha"
 
 
 @pytest.mark.parametrize(
@@ -270,16 +250,9 @@ def test_why_an_answer_ended_is_the_engine_s_own_word() -> None:
         LlmApiReader("whole").read(text(b"a").infer_response, final=True)
     with pytest.raises(EngineError, match="before it was complete"):
         LlmApiReader("whole").read(service_pb2.ModelInferResponse(), final=True)
-
-
-def test_an_empty_final_response_is_allowed() -> None:
     reader = LlmApiReader("whole")
     reader.read(text(b"a", finish_reason=string(b"stop")).infer_response, final=False)
     assert reader.read(service_pb2.ModelInferResponse(), final=True).final
-
-
-async def generate(engine: LlmApiEngine, request: GenerationRequest) -> str:
-    return "".join([chunk.text or "" async for chunk in engine.generate(request)])
 
 
 async def test_a_stream_left_early_ends_in_triton(connect: Any) -> None:
@@ -298,7 +271,7 @@ async def test_a_stream_left_early_ends_in_triton(connect: Any) -> None:
 async def test_requests_reach_triton_as_described(connect: Any) -> None:
     server, connection = await connect(lambda *_: play(text(b"Hi", finish_reason=string(b"stop"), final=True)))
     engine = LlmApiDialect().make(connection, assemble(ModelView.of(llmapi_config("1.2")), {}), "test")
-    assert await generate(engine, ask()) == "Hi"
+    assert joined([chunk async for chunk in engine.generate(ask())]) == "Hi"
     got = inputs_of(server.requests[0])
     assert got["text_input"] == ("BYTES", [1], struct.pack("<I", 7) + b"one two")
     assert got["sampling_param_max_tokens"] == ("INT32", [1], struct.pack("<i", 8))

@@ -9,7 +9,6 @@ import functools
 import json
 import random
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from gateway.triton.dialects.tokens import TokensEngine
 from gateway.triton.model_view import ModelView
 from gateway.triton.tensors.answer_readers import TokenReader
 from gateway.triton.text_path import TextPath
+from tests.doubles.paced.spoiling import SPOILS, VOCABULARY, drop
 from tests.rings import examples
 from tests.tokens.build import byte_level
 
@@ -42,9 +42,6 @@ ASKED: dict[str, dict[str, Any]] = {
     "alternatives": {"logprobs": True, "top_logprobs": 3},
     "prompt": {"logprobs": True, "prompt_logprobs": 2},
 }
-DATATYPES = ("BOOL", "UINT8", "INT8", "INT64", "UINT32", "FP16", "BF16", "FP64", "FP32", "INT32", "BYTES", "")
-IDS = {"output_ids", "top_log_probs_ids", "prompt_top_log_probs_ids"}
-FLOATS = {"output_log_probs", "top_log_probs", "prompt_log_probs", "prompt_top_log_probs"}
 
 
 class Call:
@@ -116,77 +113,6 @@ def recorded_answer(name: str) -> Any:
     return asyncio.run(answer(path, case, RECORDED[name]))
 
 
-def spoil_datatype(response: Any, place: int, pick: random.Random) -> None:
-    response.outputs[place].datatype = pick.choice(DATATYPES)
-
-
-def spoil_shape(response: Any, place: int, pick: random.Random) -> None:
-    shape = response.outputs[place].shape
-    if shape and pick.random() < 0.7:
-        shape[pick.randrange(len(shape))] += pick.choice((-3, -1, 1, 2, 2**31))
-    elif pick.random() < 0.5:
-        shape.append(pick.choice((-1, 0, 1, 2)))
-    else:
-        values = list(shape)
-        pick.shuffle(values)
-        del shape[:]
-        shape.extend(values[: pick.randrange(len(values) + 1)])
-
-
-def spoil_length(response: Any, place: int, pick: random.Random) -> None:
-    raw = response.raw_output_contents[place]
-    response.raw_output_contents[place] = pick.choice((b"", raw[:-1], raw + b"\0", raw + b"\1\0\0\0", raw + raw))
-
-
-def spoil_number(response: Any, place: int, pick: random.Random) -> None:
-    response.raw_output_contents.pop() if pick.random() < 0.5 else response.raw_output_contents.append(b"\1\0\0\0")
-
-
-def spoil_name(response: Any, place: int, pick: random.Random) -> None:
-    response.outputs[place].name = pick.choice(["", "other", *(output.name for output in response.outputs)])
-
-
-def drop(response: Any, place: int, _pick: random.Random) -> None:
-    del response.outputs[place], response.raw_output_contents[place]
-
-
-def repeat(response: Any, place: int, _pick: random.Random) -> None:
-    response.outputs.append(response.outputs[place])
-    response.raw_output_contents.append(response.raw_output_contents[place])
-
-
-def shuffle(response: Any, _place: int, pick: random.Random) -> None:
-    pairs = list(zip(response.outputs, response.raw_output_contents, strict=True))
-    pairs = [(type(output).FromString(output.SerializeToString()), raw) for output, raw in pairs]
-    pick.shuffle(pairs)
-    del response.outputs[:], response.raw_output_contents[:]
-    response.outputs.extend(output for output, _ in pairs)
-    response.raw_output_contents.extend(raw for _, raw in pairs)
-
-
-def spoil_value(response: Any, place: int, pick: random.Random) -> None:
-    """A value that no engine in its senses sends."""
-    name, raw = response.outputs[place].name, bytearray(response.raw_output_contents[place])
-    if name in IDS:
-        value = struct.pack("<i", pick.choice((-1, -(2**31), byte_level().vocab_size, 2**31 - 1)))
-    elif name in FLOATS:
-        value = struct.pack("<f", pick.choice((float("nan"), float("inf"))))
-    elif name == "finish_reason":
-        word = pick.choice((b"timeout", b"TIMED_OUT", b"cancelled", b"None", b"error", b"\xff"))
-        value = raw = bytearray(struct.pack("<I", len(word)) + word)  # type: ignore[assignment]
-    else:
-        too_long = (2**31 - 1,) if name == "sequence_length" else ()
-        value = struct.pack("<i", pick.choice((-1, -(2**31), *too_long)))
-    start = 4 * pick.randrange(max(len(raw) // 4, 1)) if name in IDS | FLOATS else 0
-    raw[start : start + len(value)] = value
-    response.raw_output_contents[place] = bytes(raw)
-
-
-SPOILS: list[Callable[[Any, int, random.Random], None]] = [
-    spoil_datatype, spoil_shape, spoil_length, spoil_number, spoil_name, drop, repeat, shuffle, spoil_value,
-]  # fmt: skip
-
-
 @settings(max_examples=examples(150))
 @given(st.sampled_from(sorted(RECORDED)), st.sampled_from(SPOILS), st.integers(0, 3), st.randoms(use_true_random=False))
 def test_a_spoiled_answer_is_an_error_or_the_same(name: str, spoil: Any, which: int, pick: random.Random) -> None:
@@ -214,6 +140,7 @@ def test_no_bytes_are_more_than_an_error(name: str, which: int, pick: random.Ran
 
 @pytest.mark.parametrize("name", sorted(RECORDED))
 def test_the_recorded_answers_are_answers(name: str) -> None:
+    assert byte_level().vocab_size == VOCABULARY
     case = name.split()[1]
     ids, _, entries, prompt, usage, reason = recorded_answer(name)
     assert (len(ids), usage.prompt_tokens, usage.completion_tokens, reason) == (4, 11, 4, "length")

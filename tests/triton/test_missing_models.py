@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from scripted_triton import ScriptedTriton, stock_config, stock_configs
-from tritonclient.grpc import model_config_pb2
+from scripted_triton import ScriptedTriton, resnet, stock_config, stock_configs
 
 from gateway.generation.engine import EngineError, ErrorKind
 from gateway.triton import discovery
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.grpcio import open_channel
 from gateway.triton.triton_client import TritonClient
-
-
-def named(name: str, model: str) -> Any:
-    """A model of this project under another name."""
-    config = stock_config(model)
-    config.name = name
-    return config
-
-
-def resnet(name: str = "resnet") -> Any:
-    config = model_config_pb2.ModelConfig(name=name)
-    config.input.add(name="image")
-    config.output.add(name="labels")
-    return config
 
 
 async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
@@ -41,6 +24,7 @@ async def read(server: ScriptedTriton, model: str = "ensemble") -> None:
         (["tensorrt_llm_bls", "tensorrt_llm", "postprocessing"],
          "which has 'tensorrt_llm' (engine) and 'tensorrt_llm_bls' (BLS); set triton.model to one of them"),
         (["preprocessing"], "which has 'preprocessing', but no ready model of a supported kind: an ense"),
+        ([], "which is empty"),
     ],
 )  # fmt: skip
 async def test_a_name_that_is_not_there_names_what_could_be_meant(there: list[str], said: str) -> None:
@@ -57,12 +41,6 @@ async def test_models_of_other_kinds_are_found_and_not_offered() -> None:
     assert "has 'resnet00', 'resnet01', " in str(error.value)
     assert "and 32 more, but no ready model" in str(error.value)
     assert "expected" not in str(error.value).partition("none of which")[0]
-
-
-async def test_an_empty_repository() -> None:
-    async with ScriptedTriton(configs={}) as server:
-        with pytest.raises(DiscoveryError, match="not in Triton's repository, which is empty"):
-            await read(server)
 
 
 async def test_a_step_that_is_not_there_is_named_with_its_caller() -> None:

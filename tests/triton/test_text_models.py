@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from gateway_ops.check.findings import Severity
 from gateway_ops.check.repository import check_repository
 from tests.doubles.text.text_server import vllm_config
 from tests.doubles.text.vllm_sampling import VERSIONS
+from tests.triton.calls import rejected_by_page
 
 Tensor = tuple[str, str]
 TEXT: tuple[Tensor, Tensor] = (("text_input", "STRING"), ("text_output", "STRING"))
@@ -141,21 +141,17 @@ async def test_a_plain_text_model_is_known_by_its_two_tensors(decoupled: bool) -
     assert server.requests == []  # an answer without a limit may be long: nothing is asked for nothing
 
 
-async def test_a_model_that_counts_and_does_not_say_why_it_ended_leaves_that_open() -> None:
-    features, _ = await discover(plain_config(outputs=(("num_output_tokens", "INT32"),)))
+async def test_what_further_tensors_of_a_plain_text_model_say() -> None:
+    features, _ = await discover(plain_config(("random_seed", "UINT64"), outputs=(("num_output_tokens", "INT32"),)))
     assert features.estimates == {"finish_reason"}
     assert any("does not report finish reasons" in loss for loss in features.losses)
+    assert features.capabilities["seed"].how == "native"  # by an older name
 
 
-async def test_an_older_name_of_a_tensor_is_taken() -> None:
-    features, _ = await discover(plain_config(("random_seed", "UINT64")))
-    assert features.capabilities["seed"].how == "native"
-
-
-def with_wide(config: Any, name: str, datatype: str) -> Any:
-    """A configuration with an input of two dimensions."""
+def with_more(config: Any, name: str, datatype: str, *dims: int, optional: bool = True) -> Any:
+    """A configuration with a further input."""
     number = model_config_pb2.DataType.Value(f"TYPE_{datatype}")
-    config.input.add(name=name, data_type=number, dims=[1, 1], optional=True)
+    config.input.add(name=name, data_type=number, dims=dims, optional=optional)
     return config
 
 
@@ -180,11 +176,12 @@ def stock(name: str) -> Any:
         (config_of((TEXT[0],), (("text_output", "UINT8"),)), "auto", "is of an unsupported kind"),
         (config_of((TEXT[0],), (("scores", "FP32"),)), "auto", "set its task to embed, rerank or classify"),
         (plain_config(("temperature", "INT64")), "auto", "its input temperature is declared as INT64"),
-        (with_wide(config_of((), TEXT[1:]), *TEXT[0]), "auto", "is of an unsupported kind"),
-        (with_wide(plain_config(), "seed", "UINT64"), "auto", "more than one element for seed"),
+        (with_more(config_of((), TEXT[1:]), *TEXT[0], 1, 1), "auto", "is of an unsupported kind"),
+        (with_more(plain_config(), "seed", "UINT64", 1, 1), "auto", "more than one element for seed"),
         (plain_config(outputs=(("num_output_tokens", "INT64"),)), "auto", "num_output_tokens .* declared as INT64"),
         (plain_config(outputs=(("finish_reason", "INT32"),)), "auto", "finish_reason .* declared as INT32"),
         (plain_config(("max_tokens", "INT32"), ("end_id", "INT32")), "auto", "without its parameter accumulate_tokens"),
+        (with_more(plain(), "persona", "STRING", 1, optional=False), "auto", "does not send: persona"),
     ],
 )
 async def test_what_cannot_be_served_is_refused_by_name(config: Any, path: str, words: str) -> None:
@@ -198,13 +195,6 @@ def test_an_input_that_must_be_there_is_sent_whatever_is_answered() -> None:
     models = assemble(ModelView.of(config), {})
     sent = PlainTextDialect().make(Connection(None), models, "test").describe(ask())  # type: ignore[arg-type]
     assert "return_finish_reason" in {tensor["name"] for tensor in sent}
-
-
-async def test_an_input_that_nobody_can_fill_is_named() -> None:
-    config = plain()
-    config.input.add(name="persona", data_type=model_config_pb2.DataType.TYPE_STRING, dims=[1])
-    with pytest.raises(DiscoveryError, match="does not send: persona"):
-        await discover(config)
 
 
 @pytest.mark.parametrize("config", [vllm("24.11"), vllm("26.01"), plain_config(), plain()])
@@ -222,9 +212,7 @@ async def test_every_parameter_of_the_engine_is_decided_on(config: Any) -> None:
     ("title", "config"), [("Triton's vLLM backend", vllm("26.01")), ("Plain text models", plain_config())]
 )
 async def test_the_page_names_what_is_refused(title: str, config: Any) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "served.md").read_text()
-    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`(\w+)`", section.partition("**Rejected**")[2].split("\n\n")[0]))
+    named = rejected_by_page(title)
     found = (await discover(config))[0].capabilities
     assert "logit_bias" in named
     assert {found[name].how for name in named & found.keys()} == {"impossible"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from bls_exchange import BLS, exchange, upstream_configs
 from google.protobuf import text_format
-from scripted_triton import ask, floats, ints, response, string, text
+from scripted_triton import ask, drop_tensors, floats, ints, response, string, text
 from tritonclient.grpc import model_config_pb2
 
 from gateway.generation import SamplingParams
-from gateway.generation.engine import EngineChunk, EngineError, MalformedOutputError
+from gateway.generation.engine import EngineError, MalformedOutputError
 from gateway.triton import EngineOptions
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.dialects.ensemble import check_text
@@ -52,6 +52,9 @@ def losses(models: Models, options: EngineOptions) -> dict[str, str]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_stock_ensemble_gives(version: str) -> None:
     models = stock(version, exclude_input=True)
+    assert (
+        TokensDialect().losses(models, EngineOptions()) == losses(stock(version, "tensorrt_llm"), EngineOptions()) == {}
+    )
     path = read_text_path(models, EngineOptions())
     assert (path.streams, path.whole, path.cumulative, path.echoes) == ("rejected", True, False, False)
     assert path.counts == (("tokens",) if version.startswith("1.") else ("logprobs",))
@@ -110,11 +113,6 @@ def test_a_bls_model_cannot_call_an_engine_that_is_decoupled_unless_it_is() -> N
         check(models, "auto")
 
 
-def test_nothing_is_lost_of_token_ids() -> None:
-    assert TokensDialect().losses(stock("1.0"), EngineOptions()) == {}
-    assert losses(stock("1.0", "tensorrt_llm"), EngineOptions()) == {}
-
-
 FINAL = response(final=True)
 
 
@@ -148,9 +146,7 @@ async def test_the_setting_decides_about_a_stream(options: EngineOptions, stream
 
 async def test_a_temperature_that_goes_nowhere_is_refused() -> None:
     configs = upstream_configs()
-    old = [tensor for tensor in configs[BLS].input if tensor.name != "prompt_table_extra_id"]
-    del configs[BLS].input[:]
-    configs[BLS].input.extend(old)
+    drop_tensors(configs[BLS], ["prompt_table_extra_id"])
     with pytest.raises(EngineError) as error:
         await exchange(configs, ask(params=SamplingParams(temperature=0.5)), text(b"a", final=True))
     assert error.value.param == "temperature"
@@ -187,8 +183,7 @@ def test_what_cannot_be_a_count_is_none() -> None:
 def test_the_end_without_data_gives_what_was_held_back() -> None:
     reader = TextReader(8, cumulative=True)
     assert reader.read(response(text_output=string("é".encode()[:1])).infer_response, final=False).text == ""
-    last: EngineChunk = reader.read(FINAL.infer_response, final=True)
-    assert last.text == "\ufffd"
+    assert reader.read(FINAL.infer_response, final=True).text == "\ufffd"
 
 
 def test_texts_of_beams_are_read_and_others_beside_the_answer_are_malformed() -> None:

@@ -62,33 +62,19 @@ async def reason_of(server: ScriptedTriton, terms: TritonAccess, transport: Tran
         return reason
 
 
-@pytest.fixture(params=["grpcio", "h2", "auto"])
-def any_transport(request: pytest.FixtureRequest) -> TransportName:
-    name: TransportName = request.param
-    return name
+ANY = pytest.mark.parametrize("transport_name", ["grpcio", "h2", "auto"])
 
 
+@ANY
+@pytest.mark.parametrize("mutual", [False, True], ids=["the server's certificate", "both certificates"])
 async def test_a_triton_with_tls_is_served(
-    authority: Authority, server_pair: Pair, any_transport: TransportName
-) -> None:
-    async with (
-        ScriptedTriton(credentials=serving(server_pair)) as server,
-        TritonBackend(
-            server.url, "ensemble", "tokens", transport=any_transport, access=access(ca=authority.path)
-        ) as backend,
-    ):
-        await backend.wait_ready(10)
-        assert await count(backend) == 1
-
-
-async def test_both_sides_show_certificates(
-    authority: Authority, server_pair: Pair, any_transport: TransportName
+    authority: Authority, server_pair: Pair, transport_name: TransportName, mutual: bool
 ) -> None:
     own = authority.issue("gateway")
-    terms = access(ca=authority.path, certificate=own.certificate, key=own.key)
+    terms = access(ca=authority.path, **(_named(own) if mutual else {}))
     async with (
-        ScriptedTriton(credentials=serving(server_pair, authority)) as server,
-        TritonBackend(server.url, "ensemble", "tokens", transport=any_transport, access=terms) as backend,
+        ScriptedTriton(credentials=serving(server_pair, authority if mutual else None)) as server,
+        TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend,
     ):
         await backend.wait_ready(10)
         assert await count(backend) == 1
@@ -165,7 +151,8 @@ def _named(pair: Pair) -> dict[str, Any]:
     return {"certificate": pair.certificate, "key": pair.key}
 
 
-async def test_metadata_goes_with_every_call(any_transport: TransportName) -> None:
+@ANY
+async def test_metadata_goes_with_every_call(transport_name: TransportName) -> None:
     settings = {"url": "a:1", "metadata": {"triton-grpc-protocol-secret": "sesame"}}
     terms = triton_access(TritonSettings.model_validate(settings))
     heard: list[Any] = []
@@ -177,7 +164,7 @@ async def test_metadata_goes_with_every_call(any_transport: TransportName) -> No
 
     async with (
         ScriptedTriton(interceptors=[Interceptor()]) as server,
-        TritonBackend(server.url, "ensemble", "tokens", transport=any_transport, access=terms) as backend,
+        TritonBackend(server.url, "ensemble", "tokens", transport=transport_name, access=terms) as backend,
     ):
         await backend.wait_ready(10)
         assert await count(backend) == 1

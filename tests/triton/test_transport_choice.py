@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import grpc
@@ -14,10 +14,12 @@ from scripted_triton import ScriptedTriton, ask, play, response, string, tokens
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import EngineError
+from gateway.settings import ConfigError, load_settings
 from gateway.triton import TritonBackend
 from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport, TransportError
-from gateway.triton.transports import AutoTransport, make_transport, not_for_h2
+from gateway.triton.transports import AutoTransport, not_for_h2
+from tests.triton.calls import connected, read_all
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy", "GRPC_ADDRESS_HTTP_PROXY")
 
@@ -28,61 +30,33 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class Log:
-    """What is logged about the choice."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self._caplog = caplog
-
-    def __call__(self) -> list[str]:
-        records = self._caplog.records
-        return [record.getMessage() for record in records if record.name == "gateway.triton.transports"]
-
-
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Log:
-    return Log(caplog)
+def log(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What is logged about the choice."""
+    return lambda: [each.getMessage() for each in caplog.records if each.name == "gateway.triton.transports"]
 
 
-@asynccontextmanager
-async def auto(url: str) -> AsyncIterator[Transport]:
-    async with open_channel(url) as channel:
-        transport = make_transport("auto", url, channel)
-        try:
-            yield transport
-        finally:
-            await transport.close()
+def auto(url: str) -> AbstractAsyncContextManager[Transport]:
+    return connected("auto", url)
 
 
-async def answers(transport: Transport) -> list[bytes]:
-    call = transport.infer(service_pb2.ModelInferRequest(model_name="m"), timeout=20)
-    return [message async for message in iterate(call)]
-
-
-async def iterate(call: Any) -> AsyncIterator[bytes]:
-    while (message := await asyncio.wait_for(call.read(), 20)) is not None:
-        yield message
+async def answers(transport: Transport) -> list[Any]:
+    return await read_all(transport.infer(service_pb2.ModelInferRequest(model_name="m"), timeout=20))
 
 
 class Relay:
     """Connects its clients to a port of 127.0.0.1; an async context manager.
 
-    Args:
-        port: that one.
-        tunnel: clients ask for a tunnel first, by CONNECT.
-
     Attributes:
-        asked: heads of those requests.
+        asked: heads of the requests for a tunnel, by CONNECT, which clients send first where ``tunnel`` is set.
         connections: how many clients came.
     """
 
     def __init__(self, port: int, *, tunnel: bool = False) -> None:
-        self._port = port
-        self._tunnel = tunnel
+        self._port, self._tunnel = port, tunnel
         self._frozen: list[asyncio.Event] = []
         self._writers: list[asyncio.StreamWriter] = []
         self._full = False
-        self._tasks: set[asyncio.Task[Any]] = set()
         self.asked: list[bytes] = []
 
     async def __aenter__(self) -> Relay:
@@ -92,8 +66,8 @@ class Relay:
 
     async def __aexit__(self, *_error: object) -> None:
         self._server.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=10)
+        for writer in self._writers:
+            await writer.wait_closed()
 
     @property
     def connections(self) -> int:
@@ -111,9 +85,6 @@ class Relay:
             writer.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         frozen = asyncio.Event()
         self._frozen.append(frozen)
         self._writers.append(writer)
@@ -145,7 +116,7 @@ async def prepared(transport: Transport) -> None:
     raise AssertionError("the server was not found")
 
 
-async def test_a_usual_server_is_reached_by_h2(log: Log) -> None:
+async def test_a_usual_server_is_reached_by_h2(log: Any) -> None:
     async with ScriptedTriton() as server, auto(server.url) as transport:
         await transport.prepare()
         assert transport.name == "h2"
@@ -154,7 +125,7 @@ async def test_a_usual_server_is_reached_by_h2(log: Log) -> None:
     assert log() == []
 
 
-async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
+async def test_a_server_that_compresses_is_reached_by_grpcio(log: Any) -> None:
     said = response(text_output=string(b"a" * 10_000))
     async with (
         ScriptedTriton(lambda *_: play(said, said), compression=grpc.Compression.Gzip) as server,
@@ -163,12 +134,12 @@ async def test_a_server_that_compresses_is_reached_by_grpcio(log: Log) -> None:
         for _ in range(2):
             await transport.prepare()
             assert transport.name == "grpcio"
-        assert await answers(transport) == [said.SerializeToString()] * 2
+        assert await answers(transport) == [said] * 2
         assert "grpc-python-asyncio" in server.metadata[0]["user-agent"]
     assert log() == ["requests use the transport grpcio: its responses may be compressed (gzip)"]
 
 
-async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> None:
+async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Any) -> None:
     said = response(text_output=string(b"a" * 10_000))
 
     async def script(_request: Any, context: Any) -> AsyncIterator[Any]:
@@ -181,16 +152,12 @@ async def test_a_server_that_starts_to_compress_is_left_to_grpcio(log: Log) -> N
         with pytest.raises(TransportError) as error:
             await answers(transport)
         assert error.value.status == "INTERNAL"
-        assert await answers(transport) == [said.SerializeToString()]
-    assert log() == [
-        (
-            "requests use the transport grpcio: the server sends a compressed message, although compression "
-            "was not offered"
-        )
-    ]
+        assert await answers(transport) == [said]
+    reason = "the server sends a compressed message, although compression was not offered"
+    assert log() == [f"requests use the transport grpcio: {reason}"]
 
 
-async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> None:
+async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Any) -> None:
     async def attack(peer: Peer, stream: int) -> None:
         if server.peers.index(peer) == 0:
             peer.send(frame(SETTINGS, 0, stream))
@@ -208,7 +175,7 @@ async def test_a_server_that_breaks_the_protocol_is_left_to_grpcio(log: Log) -> 
     assert log() == ["requests use the transport grpcio: the server broke the protocol: a frame of type 4 on a stream"]
 
 
-async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int) -> None:
+async def test_a_server_that_is_away_decides_nothing(log: Any, unused_port: int) -> None:
     async with ScriptedTriton(port=unused_port) as server, auto(server.url) as transport:
         await server.stop()
         with pytest.raises(EngineError):
@@ -221,7 +188,7 @@ async def test_a_server_that_is_away_decides_nothing(log: Log, unused_port: int)
     assert log() == []
 
 
-async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> None:
+async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Any) -> None:
     async def page(peer: Peer, stream: int) -> None:
         peer.send(peer.headers(stream, (":status", "404"), flags=END_HEADERS | END_STREAM))
 
@@ -236,7 +203,7 @@ async def test_pages_instead_of_answers_are_a_reason_for_grpcio(log: Log) -> Non
     assert log() == ["requests use the transport grpcio: UNIMPLEMENTED: HTTP status '404'"]
 
 
-async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dead_connection_is_no_reason_for_grpcio(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a power failure or a broken network: nothing tells that the old connection is dead."""
     monkeypatch.setattr("gateway.triton.transports.DEADLINE_S", 0.3)
     async with ScriptedTriton() as server, Relay(server.port) as relay, open_channel(server.url) as channel:
@@ -251,7 +218,7 @@ async def test_a_dead_connection_is_no_reason_for_grpcio(log: Log, monkeypatch: 
     assert log() == []
 
 
-async def test_requests_that_find_no_way_by_h2_go_where_the_checks_go(log: Log) -> None:
+async def test_requests_that_find_no_way_by_h2_go_where_the_checks_go(log: Any) -> None:
     """A proxy that allows one connection for each client, or that cut the newer one: grpcio's checks still pass."""
     async with (
         ScriptedTriton() as server,
@@ -269,7 +236,7 @@ async def test_requests_that_find_no_way_by_h2_go_where_the_checks_go(log: Log) 
     assert [line.partition(":")[0] for line in log()] == ["requests use the transport grpcio"]
 
 
-async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Log, unused_port: int) -> None:
+async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(log: Any, unused_port: int) -> None:
     async with ScriptedTriton(port=unused_port, compression=grpc.Compression.Gzip) as odd, auto(odd.url) as transport:
         await transport.prepare()
         assert transport.name == "grpcio"
@@ -281,7 +248,7 @@ async def test_a_server_that_comes_back_as_a_usual_one_is_reached_by_h2_again(lo
     assert log()[1:] == ["requests use the transport h2: the server supports it"]
 
 
-async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_for_grpcio(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proxy is a tunnel, which grpcio asks for by CONNECT."""
     async with ScriptedTriton(lambda *_: play(tokens(7))) as server, Relay(server.port, tunnel=True) as proxy:
         monkeypatch.setenv("http_proxy", f"http://{proxy.url}")
@@ -317,3 +284,23 @@ async def test_a_proxy_of_the_environment_is_for_grpcio(log: Log, monkeypatch: p
 )
 def test_addresses_and_proxies(url: str, environment: dict[str, str], by_h2: bool) -> None:
     assert (not_for_h2(url, environment) is None) == by_h2
+
+
+ONE = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "triton:8001"}
+
+
+def test_the_gateway_chooses_unless_said_otherwise() -> None:
+    assert load_settings(environment=ONE).models[0].triton.transport == "auto"
+    for name in ("auto", "grpcio", "h2"):
+        assert load_settings(environment=ONE | {"GATEWAY_TRANSPORT": name}).models[0].triton.transport == name
+
+
+def test_what_is_no_transport_is_refused_by_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"models\[0\]\.triton\.transport \(GATEWAY_TRANSPORT\)"):
+        load_settings(environment=ONE | {"GATEWAY_TRANSPORT": "http3"})
+
+
+@pytest.mark.parametrize("scheme", ["grpcs://", "https://", "grpc+tls://"])
+def test_a_scheme_is_no_part_of_the_address(scheme: str) -> None:
+    with pytest.raises(ConfigError, match=r"models\[0\]\.triton\.url"):
+        load_settings(environment=ONE | {"GATEWAY_TRITON_URL": f"{scheme}triton:8001", "GATEWAY_TRANSPORT": "h2"})

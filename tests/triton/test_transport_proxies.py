@@ -12,19 +12,17 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
-from scripted_triton import ScriptedTriton, play, response, string, tokens
+from scripted_triton import ScriptedTriton, forever, play, response, string, tokens
 
-from gateway.triton.grpcio import open_channel
 from gateway.triton.transport import Transport
-from gateway.triton.transports import TransportName, make_transport
+from gateway.triton.transports import TransportName
 from tests.ports import free_port
-from tests.triton.calls import ask, eventually, failure, read_all
+from tests.triton.calls import ask, begun, connected, eventually, failure, read_all
 from tests.waiting import until
 
 PROGRAMS = {name: path for name in ("envoy", "nginx") if (path := shutil.which(name)) is not None}
@@ -58,14 +56,8 @@ http {{
 """
 
 
-@dataclass
-class Proxy:
-    """A proxy in front of a server that a test starts at the address behind it.
-
-    Attributes:
-        url: where it listens.
-        upstream: port of 127.0.0.1 that it connects to.
-    """
+class Proxy(NamedTuple):
+    """A proxy that listens at ``url``, before a server that a test starts on port ``upstream``."""
 
     url: str
     upstream: int
@@ -154,13 +146,9 @@ async def through(proxy: Proxy, name: TransportName, script: Any) -> AsyncIterat
     options = [("grpc.max_receive_message_length", -1)]
     async with (
         ScriptedTriton(script, port=proxy.upstream, options=options) as server,
-        open_channel(proxy.url) as channel,
+        connected(name, proxy.url) as transport,
     ):
-        transport = make_transport(name, proxy.url, channel)
-        try:
-            yield server, transport
-        finally:
-            await transport.close()
+        yield server, transport
 
 
 async def test_many_streams_arrive_whole_while_connections_are_sent_away(
@@ -210,11 +198,6 @@ async def test_prompts_and_answers_of_megabytes(proxy: Proxy, transport_name: Tr
         assert [request.raw_input_contents[0] for request in server.requests] == [prompt] * 3
 
 
-async def forever(_request: Any, _context: Any) -> AsyncIterator[Any]:
-    yield tokens(0)
-    await asyncio.Event().wait()
-
-
 @pytest.mark.parametrize("end", ["cancel", "deadline"])
 async def test_the_server_sees_that_a_request_has_ended(proxy: Proxy, transport_name: TransportName, end: str) -> None:
     async with through(proxy, transport_name, forever) as (server, transport):
@@ -230,8 +213,7 @@ async def test_a_server_that_is_away_is_unavailable_and_found_again(
     proxy: Proxy, transport_name: TransportName
 ) -> None:
     async with through(proxy, transport_name, forever) as (server, transport):
-        call = transport.infer(ask(), timeout=20)
-        assert await call.read() is not None
+        call = await begun(transport, "r1")
         await server.stop()
         assert (await failure(call)).status in AWAY | {"CANCELLED", "INTERNAL"}
         status = (await failure(transport.infer(ask(), timeout=20))).status

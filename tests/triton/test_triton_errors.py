@@ -67,6 +67,7 @@ K = ErrorKind
         (None, "Requested beam width 2 is not 3: the engine searches that many beams for every request",
          K.INVALID_REQUEST, "best_of"),
         (None, "LoRA task 7 not found in cache.", K.INVALID_REQUEST, "model"),
+        (None, "PEFT Cache is full. Could not store taskId=5", K.QUEUE_FULL),
         (None, "something entirely new", K.INTERNAL),
     ],
 )  # fmt: skip
@@ -84,12 +85,6 @@ def test_a_beam_search_of_another_width_is_told_apart_from_none_at_all() -> None
     assert none.message == "This deployment's engine does not support beam search."
 
 
-def test_the_context_length_is_told_in_numbers() -> None:
-    error = engine_error("INTERNAL", "in ensemble 'e', Prompt length (9000) exceeds maximum input length (8192)")
-    assert "9000" in error.message
-    assert "8192" in error.message
-
-
 @pytest.mark.parametrize(
     ("text", "prompt", "most"),
     [
@@ -97,9 +92,10 @@ def test_the_context_length_is_told_in_numbers() -> None:
          "`splited_prompt_len` (102) - `query_token_len` (1)", "102", "100"),
         ("The sum of prompt length (70.0), query length (1) should not exceed max_num_tokens (64)", "70", "64"),
         ("`prompt_token_ids` length (9) is greater than `max_seq_len` (8)", "9", "8"),
+        ("in ensemble 'e', Prompt length (9000) exceeds maximum input length (8192)", "9000", "8192"),
     ],
 )  # fmt: skip
-def test_the_llm_api_s_ways_to_say_it_become_one(text: str, prompt: str, most: str) -> None:
+def test_the_context_length_is_told_in_numbers(text: str, prompt: str, most: str) -> None:
     error = engine_error(None, f"Error generating request: {text}")
     assert f"length is exceeded: the prompt is too long: {prompt} tokens > {most} maximum" in error.message
 
@@ -163,7 +159,3 @@ def test_an_adapter_that_does_not_fit_is_the_deployment_s_mistake(text: str) -> 
     assert isinstance(error, AdapterRejectedError)
     assert error.kind is ErrorKind.INTERNAL
     assert error.detail == text
-
-
-def test_a_full_cache_of_adapters_is_worth_another_try() -> None:
-    assert engine_error(None, "PEFT Cache is full. Could not store taskId=5").kind is ErrorKind.QUEUE_FULL

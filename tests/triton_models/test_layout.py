@@ -23,7 +23,7 @@ def imports(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_imports_itself_and_the_wire(folder: str) -> None:
+def test_a_folder_imports_itself_and_the_wire(folder) -> None:
     files = sorted((VERSION / folder).rglob("*.py"))
     own = {name.partition(".")[0] for file in files for name in imports(file)} & {*FOLDERS}
     assert own <= {folder, "wire"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -76,6 +75,10 @@ def asked(prompt: list[int], limit: int, end: int = END, **more: Any) -> Tensors
     return inputs | {name: np.array([[value]]) for name, value in more.items()}
 
 
+def answered(ids: list[int]) -> Tensors:
+    return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
+
+
 def plain(prompt: list[int], limit: int, end: int = END) -> list[int]:
     ids: list[int] = []
     while len(ids) < limit and (token := following([*prompt, *ids])) != end:
@@ -90,9 +93,7 @@ def plain(prompt: list[int], limit: int, end: int = END) -> list[int]:
     wrong=st.integers(0, 6),
     streaming=st.booleans(),
 )
-def test_the_answer_is_the_target_s_own(
-    speculation: ModuleType, prompt: list[int], limit: int, drafts: int, wrong: int, streaming: bool
-) -> None:
+def test_the_answer_is_the_target_s_own(speculation, prompt, limit, drafts, wrong, streaming) -> None:
     target = Engine()
     inputs = asked(prompt, limit, streaming=streaming)
     answers = list(speculation.Speculation(inputs, Engine(wrong), target, drafts).answers())
@@ -107,7 +108,7 @@ def test_the_answer_is_the_target_s_own(
     assert len(answers) == 1 or streaming
 
 
-def test_a_good_draft_saves_the_target_s_steps(speculation: ModuleType) -> None:
+def test_a_good_draft_saves_the_target_s_steps(speculation) -> None:
     target, draft = Engine(), Engine()
     (answer,) = speculation.Speculation(asked([1, 2], 20, end=-1), draft, target, 4).answers()
     assert answer["output_ids"].size == 20
@@ -117,9 +118,7 @@ def test_a_good_draft_saves_the_target_s_steps(speculation: ModuleType) -> None:
 
 
 @given(limit=st.integers(2, 30), drafts=st.integers(1, 9), wrong=st.integers(0, 6))
-def test_the_target_is_given_the_logits_of_the_draft(
-    speculation: ModuleType, limit: int, drafts: int, wrong: int
-) -> None:
+def test_the_target_is_given_the_logits_of_the_draft(speculation, limit, drafts, wrong) -> None:
     target, draft = Engine(), Engine(wrong)
     inputs = asked([4], limit, use_draft_logits=True, num_draft_tokens=drafts)
     (answer,) = speculation.Speculation(inputs, draft, target, drafts).answers()
@@ -134,7 +133,7 @@ def test_the_target_is_given_the_logits_of_the_draft(
             assert (call["draft_logits"].argmax(axis=-1) == ids).all()
 
 
-def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(speculation: ModuleType) -> None:
+def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(speculation) -> None:
     target, draft, left = Engine(), Engine(), [1, 1]
 
     def tiring(inputs: Tensors) -> Tensors | None:
@@ -146,7 +145,7 @@ def test_a_draft_that_gives_up_leaves_the_answer_to_the_target(speculation: Modu
     assert (target.steps, len(draft.calls)) == (1 + 1 + 5 + 5 + 2, 2)
 
 
-def test_what_is_told_of_the_prompt_is_of_the_first_round(speculation: ModuleType) -> None:
+def test_what_is_told_of_the_prompt_is_of_the_first_round(speculation) -> None:
     engine, rounds = Engine(), iter(range(10))
 
     def target(inputs: Tensors) -> Tensors:
@@ -156,7 +155,7 @@ def test_what_is_told_of_the_prompt_is_of_the_first_round(speculation: ModuleTyp
     assert answer["num_cached_tokens"].item() == 0
 
 
-def test_an_engine_without_finish_reasons_ends_too(speculation: ModuleType) -> None:
+def test_an_engine_without_finish_reasons_ends_too(speculation) -> None:
     for limit in (3, 40):
         (answer,) = speculation.Speculation(
             asked([3, 3], limit), Engine(tells_finish=False), Engine(tells_finish=False), 5
@@ -179,13 +178,12 @@ def sampled(seed: int, *, end: float) -> Callable[[Tensors], Tensors]:
             new.append(int(draws.integers(1, 4)))
             if len(new) <= len(guesses) and guesses[len(new) - 1] != new[-1]:
                 break
-        ids = np.array(new, np.int32).reshape(1, 1, -1)
-        return {"output_ids": ids, "sequence_length": np.array([[ids.size]], np.int32)}
+        return answered(new)
 
     return call
 
 
-def test_a_sampled_answer_without_finish_reasons_is_as_long_as_without_drafts(speculation: ModuleType) -> None:
+def test_a_sampled_answer_without_finish_reasons_is_as_long_as_without_drafts(speculation) -> None:
     """The target ends at each token with probability 1/5: 4 tokens on average, with a standard error of 0.14."""
     sizes = []
     for seed in range(1000):
@@ -206,46 +204,36 @@ def test_a_sampled_answer_without_finish_reasons_is_as_long_as_without_drafts(sp
         ([1, 9, 4], True),  # it went on after that, and then ended
     ],
 )
-def test_a_short_round_without_finish_reason_is_the_end_or_a_rejected_guess(
-    speculation: ModuleType, given: list[int], ended: bool
-) -> None:
+def test_a_short_round_without_finish_reason_is_the_end_or_a_rejected_guess(speculation, given, ended) -> None:
     rounds = iter([given, []])
-
-    def engine(ids: list[int]) -> Tensors:
-        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
-
     speculative = speculation.Speculation(
-        asked([5], 50), lambda _: engine([1, 2, 3]), lambda _: engine(next(rounds)), 3
+        asked([5], 50), lambda _: answered([1, 2, 3]), lambda _: answered(next(rounds)), 3
     )
     list(speculative.answers())
     assert (list(rounds) == [[]]) == ended
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_a_stop_word_ends_where_no_finish_reason_tells_it(speculation: ModuleType, size: int) -> None:
+def test_a_stop_word_ends_where_no_finish_reason_tells_it(speculation, size) -> None:
     """It may begin in the round before, which had tokens 0 to 2; the second has two of three guesses right."""
     words = np.array([[[99, *range(15 - size, 15), 0], [1, 1 + size, *[-1] * size]]], np.int32)
     rounds = iter([[10, 11, 12], [13, 14], [15, 16, 17]])
 
-    def target(inputs: Tensors) -> Tensors:
-        ids = next(rounds)
-        return {"output_ids": np.array([[ids]], np.int32), "sequence_length": np.array([[len(ids)]], np.int32)}
-
-    def draft(inputs: Tensors) -> Tensors:
-        return {"output_ids": np.array([[[13, 9]]], np.int32), "sequence_length": np.array([[2]], np.int32)}
-
-    (answer,) = speculation.Speculation(asked([5], 8) | {"stop_words_list": words}, draft, target, 2).answers()
+    inputs = asked([5], 8) | {"stop_words_list": words}
+    (answer,) = speculation.Speculation(
+        inputs, lambda _: answered([13, 9]), lambda _: answered(next(rounds)), 2
+    ).answers()
     assert answer["output_ids"].reshape(-1).tolist() == [10, 11, 12, 13, 14]
 
 
-def test_the_prompt_is_echoed_where_it_is_not_left_out(speculation: ModuleType) -> None:
+def test_the_prompt_is_echoed_where_it_is_not_left_out(speculation) -> None:
     inputs = asked([1, 2], 4, end=-1)
     del inputs["exclude_input_in_output"]
     (answer,) = speculation.Speculation(inputs, Engine(), Engine(), 2).answers()
     assert answer["output_ids"].reshape(-1).tolist() == [1, 2, *plain([1, 2], 4, end=-1)]
 
 
-def test_rounds_go_on_where_the_last_one_ended(speculation: ModuleType) -> None:
+def test_rounds_go_on_where_the_last_one_ended(speculation) -> None:
     target, draft = Engine(), Engine()
     more = {"min_tokens": 5, "seed": np.uint64(2**64 - 1), "lora_task_id": 3, "lora_weights": 1, "num_draft_tokens": 2}
     list(speculation.Speculation(asked([1, 2], 9, end=-1, **more), draft, target, 2).answers())
@@ -260,9 +248,7 @@ def test_rounds_go_on_where_the_last_one_ended(speculation: ModuleType) -> None:
     ("name", "value"),
     [("num_return_sequences", 2), ("beam_width", 2), ("return_context_logits", True)],
 )
-def test_what_drafts_do_not_go_with_is_named(speculation: ModuleType, name: str, value: object) -> None:
+def test_what_drafts_do_not_go_with_is_named(speculation, name, value) -> None:
     assert speculation.refusal(asked([1], 5, **{name: value})).startswith(f"{name} is not supported")
-    assert (
-        speculation.refusal(asked([1], 5, **{name: type(value)(name in {"num_return_sequences", "beam_width"})}))
-        is None
-    )
+    neutral = type(value)(name in {"num_return_sequences", "beam_width"})
+    assert speculation.refusal(asked([1], 5, **{name: neutral})) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,18 +13,18 @@ from tokenizers.processors import TemplateProcessing
 
 
 @pytest.fixture(scope="module")
-def text(pre: ModuleType, tiny_model_dir: Path):
+def text(pre, tiny_model_dir):
     return pre.TextToTokens(str(tiny_model_dir), add_special_tokens=False)
 
 
 @pytest.fixture(scope="module")
-def encode(tiny_model_dir: Path):
+def encode(tiny_model_dir):
     tokenizer = Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
     return lambda words: tokenizer.encode(words, add_special_tokens=False).ids
 
 
 @pytest.fixture
-def with_bos(tiny_model_dir: Path, tmp_path: Path) -> Path:
+def with_bos(tiny_model_dir, tmp_path) -> Path:
     folder = tmp_path / "bos"
     shutil.copytree(tiny_model_dir, folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -40,13 +39,6 @@ def test_prompts_of_a_batch_are_padded_at_the_end(text, encode) -> None:
     assert lengths.tolist() == [[len(encode("hello there"))], [len(encode("hi"))]]
     assert ids[0].tolist() == encode("hello there")
     assert ids[1].tolist() == encode("hi") + [text.pad_id] * (len(ids[0]) - len(encode("hi")))
-
-
-def test_special_tokens_are_added_to_prompts_only_when_asked(pre: ModuleType, with_bos: Path, encode) -> None:
-    plain = pre.TextToTokens(str(with_bos), add_special_tokens=False)
-    special = pre.TextToTokens(str(with_bos), add_special_tokens=True)
-    assert plain.prompts(["hi"])[0].tolist() == [encode("hi")]
-    assert special.prompts(["hi"])[0].tolist() == [[1, *encode("hi")]]
 
 
 def test_word_lists_are_packed_with_cumulative_ends(text, encode) -> None:
@@ -65,12 +57,15 @@ def test_rows_of_different_width_are_padded(text, encode) -> None:
     assert packed[0].tolist() == [encode("a") + [0] * (width - 1), [1] + [-1] * (width - 1)]
 
 
-def test_word_lists_never_hold_special_tokens(pre: ModuleType, with_bos: Path, encode) -> None:
-    text = pre.TextToTokens(str(with_bos), add_special_tokens=True)
-    assert text.word_lists([["hi"]])[0, 0].tolist() == encode("hi")
+def test_special_tokens_are_in_prompts_when_asked_in_biases_and_in_no_word_list(pre, with_bos, encode) -> None:
+    plain, special = (pre.TextToTokens(str(with_bos), add_special_tokens=adds) for adds in (False, True))
+    assert plain.prompts(["hi"])[0].tolist() == [encode("hi")]
+    assert special.prompts(["hi"])[0].tolist() == [[1, *encode("hi")]]
+    assert special.word_lists([["hi"]])[0, 0].tolist() == encode("hi")
+    assert plain.embedding_bias([["a"]], [[3.0]])[0, 1] == 3.0
 
 
-def test_bias_falls_on_every_token_of_a_word(text, encode) -> None:
+def test_bias_falls_on_every_token_of_a_word(pre, text, encode) -> None:
     bias = text.embedding_bias([["ab", "b"]], [[2.0, -0.5]])
     assert bias.dtype == np.float32
     assert bias.shape == (1, text.vocab_size)
@@ -78,14 +73,6 @@ def test_bias_falls_on_every_token_of_a_word(text, encode) -> None:
     assert bias[0, a] == 2.0
     assert bias[0, b] == 1.5
     assert np.count_nonzero(bias) == 2
-
-
-def test_bias_words_are_tokenized_with_special_tokens(pre: ModuleType, with_bos: Path) -> None:
-    text = pre.TextToTokens(str(with_bos), add_special_tokens=False)
-    assert text.embedding_bias([["a"]], [[3.0]])[0, 1] == 3.0
-
-
-def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:
     with pytest.raises(pre.InputError, match="embedding_bias_weights"):
         text.embedding_bias([["a", "b"]], [[1.0]])
 
@@ -101,7 +88,7 @@ def test_words_and_weights_must_be_as_many(pre: ModuleType, text) -> None:
     ],
 )
 def test_end_and_pad_ids_come_from_the_model_folder(
-    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path, generation: object, tokenizer: object, end: int, pad: int
+    pre, tiny_model_dir, tmp_path, generation, tokenizer, end, pad
 ) -> None:
     shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps(generation))
@@ -110,30 +97,18 @@ def test_end_and_pad_ids_come_from_the_model_folder(
     assert (text.end_id, text.pad_id) == (end, pad)
 
 
-def test_the_folder_comes_from_the_environment(
-    pre: ModuleType, tiny_model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MODEL_DIR", str(tiny_model_dir))
-    assert pre.TextToTokens("${MODEL_DIR}", add_special_tokens=False).vocab_size > 256
+def test_the_folder_comes_from_the_environment_or_is_named(pre, post, tiny_model_dir, tmp_path, monkeypatch) -> None:
+    def check(words: str) -> None:
+        for module, load in ((pre, pre.tokenizer_file), (post, post.load_tokenizer)):
+            with pytest.raises(module.LoadError, match=words):
+                load("${MODEL_DIR}")
 
-
-def test_a_missing_folder_is_an_error_that_names_model_dir(
-    pre: ModuleType, post: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.delenv("MODEL_DIR", raising=False)
-    for module, load in ((pre, pre.tokenizer_file), (post, post.load_tokenizer)):
-        with pytest.raises(module.LoadError, match="MODEL_DIR is not set"):
-            load("${MODEL_DIR}")
+    check("MODEL_DIR is not set")
     monkeypatch.setenv("MODEL_DIR", str(tmp_path))
-    for module, load in ((pre, pre.tokenizer_file), (post, post.load_tokenizer)):
-        with pytest.raises(module.LoadError, match=r"MODEL_DIR has no tokenizer\.json"):
-            load("${MODEL_DIR}")
-
-
-def test_a_broken_configuration_file_is_an_error_that_names_it(
-    pre: ModuleType, tiny_model_dir: Path, tmp_path: Path
-) -> None:
+    check(r"MODEL_DIR has no tokenizer\.json")
     shutil.copy(tiny_model_dir / "tokenizer.json", tmp_path)
+    assert pre.TextToTokens("${MODEL_DIR}", add_special_tokens=False).vocab_size > 256
     (tmp_path / "generation_config.json").write_text("{")
     with pytest.raises(pre.LoadError, match=r"generation_config\.json is not JSON"):
-        pre.TextToTokens(str(tmp_path), add_special_tokens=False)
+        pre.TextToTokens("${MODEL_DIR}", add_special_tokens=False)

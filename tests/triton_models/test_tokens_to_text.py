@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -15,7 +13,7 @@ BYTE_LEVEL_VOCABULARY = 267
 
 
 @pytest.fixture(scope="module")
-def byte_level(tiny_model_dir: Path) -> Tokenizer:
+def byte_level(tiny_model_dir) -> Tokenizer:
     return Tokenizer.from_file(str(tiny_model_dir / "tokenizer.json"))
 
 
@@ -34,7 +32,7 @@ def byte_fallback() -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def streamed(post: ModuleType) -> Callable[[Tokenizer, list[list[int]]], list[str]]:
+def streamed(post) -> Callable[[Tokenizer, list[list[int]]], list[str]]:
     def run(tokenizer: Tokenizer, pieces: list[list[int]]) -> list[str]:
         text = post.IncrementalText(tokenizer.decode, hold_run=post.holds_whole_run(tokenizer))
         return [text.push(piece) for piece in pieces] + [text.push([], last=True)]
@@ -43,14 +41,14 @@ def streamed(post: ModuleType) -> Callable[[Tokenizer, list[list[int]]], list[st
 
 
 @given(ids=st.lists(st.integers(0, BYTE_LEVEL_VOCABULARY - 1), max_size=60), data=st.data())
-def test_any_ids_in_any_pieces_give_the_text_of_the_whole(byte_level, streamed, ids: list[int], data) -> None:
+def test_any_ids_in_any_pieces_give_the_text_of_the_whole(byte_level, streamed, ids, data) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=10)))
     pieces = [ids[a:b] for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
     assert "".join(streamed(byte_level, pieces)) == byte_level.decode(ids)
 
 
 @given(text=st.text(st.sampled_from("ab é你🙂\u0627"), max_size=40))
-def test_a_byte_fallback_tokenizer_loses_no_space_and_breaks_no_character(byte_fallback, streamed, text: str) -> None:
+def test_a_byte_fallback_tokenizer_loses_no_space_and_breaks_no_character(byte_fallback, streamed, text) -> None:
     ids = byte_fallback.encode(text).ids
     pieces = streamed(byte_fallback, [[token] for token in ids])
     assert "".join(pieces) == byte_fallback.decode(ids) == text
@@ -63,7 +61,7 @@ def test_garbage_is_not_held_back_for_long(byte_level, streamed) -> None:
     assert "".join(pieces[:-1]) == "\ufffd" * 49
 
 
-def test_a_space_after_skipped_special_tokens_is_kept(post: ModuleType, byte_fallback) -> None:
+def test_a_space_after_skipped_special_tokens_is_kept(post, byte_fallback) -> None:
     skipped = 0  # decodes to nothing, as special tokens do
 
     def decode(ids: list[int]) -> str:
@@ -74,7 +72,7 @@ def test_a_space_after_skipped_special_tokens_is_kept(post: ModuleType, byte_fal
     assert [text.push([token]) for token in (word, skipped, skipped, word)] == ["b", "", "", " b"]
 
 
-def test_long_streams_decode_only_a_window(post: ModuleType, byte_level) -> None:
+def test_long_streams_decode_only_a_window(post, byte_level) -> None:
     decoded: list[int] = []
 
     def decode(ids: list[int]) -> str:
@@ -87,30 +85,15 @@ def test_long_streams_decode_only_a_window(post: ModuleType, byte_level) -> None
     assert max(decoded) <= 4
 
 
-class Clock:
+def test_a_state_expires(post, byte_level) -> None:
     now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def states(post: ModuleType, byte_level, clock: Clock):
-    return post.TextStates(
-        lambda: post.IncrementalText(byte_level.decode, hold_run=False), capacity=3, expiry_s=60, clock=clock
+    states = post.TextStates(
+        lambda: post.IncrementalText(byte_level.decode, hold_run=False), capacity=3, expiry_s=60, clock=lambda: now
     )
-
-
-def test_a_state_expires(states, byte_level, clock: Clock) -> None:
     ids = byte_level.encode("🙂").ids
     states.push("gone", ids[:2], last=False)
-    clock.now = 59.0
+    now = 59.0
     states.push("kept", ids[:2], last=False)
-    clock.now = 61.0
+    now = 61.0
     assert states.push("kept", ids[2:], last=False) == "🙂"
     assert len(states) == 1

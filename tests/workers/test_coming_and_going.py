@@ -38,16 +38,9 @@ def start(triton: ScriptedServer, tmp_path: Path) -> Iterator[Start]:
     started: list[GatewayProcess] = []
 
     def one(**env: str) -> GatewayProcess:
-        gateway = GatewayProcess(
-            tmp_path / f"log{len(started)}",
-            **{
-                "GATEWAY_MODEL": MODEL,
-                "GATEWAY_TRITON_URL": triton.grpc_url,
-                "GATEWAY_TOKENIZER": str(triton.model_dir),
-                "GATEWAY_MAX_SEQ_LEN": "2048",
-                **env,
-            },
-        )
+        env |= {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": triton.grpc_url, "GATEWAY_MAX_SEQ_LEN": "2048"}
+        tokenizer = str(triton.model_dir)
+        gateway = GatewayProcess(tmp_path / f"log{len(started)}", GATEWAY_TOKENIZER=tokenizer, **env)
         started.append(gateway)
         gateway.fork()
         return gateway
@@ -58,10 +51,9 @@ def start(triton: ScriptedServer, tmp_path: Path) -> Iterator[Start]:
         gateway.stop()
 
 
-def ended(gateway: GatewayProcess, timeout: float = 20) -> int:
+def ended(gateway: GatewayProcess) -> int:
     """Wait for its end; the exit status."""
-    assert gateway._process is not None
-    return gateway._process.wait(timeout)
+    return gateway._process.wait(20)
 
 
 class Stream:
@@ -156,24 +148,24 @@ class Balancer:
         self.failures: list[str] = []
         self.answers = 0
         self.using: dict[int, str] = {}
-        self._stop = threading.Event()
+        self.stop = threading.Event()
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             self.ready = [gateway.url for gateway in list(self.gateways) if is_ready(gateway)]
-            self._stop.wait(0.1)
+            self.stop.wait(0.1)
 
     def load(self, number: int) -> None:
         """Ask again and again on one connection; another one, perhaps elsewhere, once that is to end."""
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             ready = self.ready
             if not ready:
-                self._stop.wait(0.02)
+                self.stop.wait(0.02)
                 continue
             self.using[number] = ready[number % len(ready)]
             with httpx.Client(base_url=self.using[number], timeout=30) as client:
-                while not self._stop.is_set():
+                while not self.stop.is_set():
                     try:
                         answer = client.post("/v1/chat/completions", json=ASK)
                     except httpx.TransportError as error:
@@ -189,9 +181,6 @@ class Balancer:
     def wait_left(self, url: str) -> None:
         """Wait until nobody asks a gateway any more: it has said that it is not ready, and ended connections."""
         wait_until(lambda: url not in {*self.ready, *self.using.values()}, 30)
-
-    def end(self) -> None:
-        self._stop.set()
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("4", marks=pytest.mark.long)])
@@ -215,7 +204,7 @@ def test_rolling_restarts_under_load_lose_no_request(start: Start, workers: str)
                 assert ended(before) == 0
                 assert balancer.answers > answered
         finally:
-            balancer.end()
+            balancer.stop.set()
         for each in done:
             each.result()
     assert balancer.failures == []

@@ -43,7 +43,6 @@ def test_it_goes_at_the_end_and_an_abandoned_one_at_the_start(abandoned: Path) -
 
 def test_a_folder_stays_that_a_process_holds_and_one_that_is_new(abandoned: Path) -> None:
     with BoundProcess([sys.executable, "-c", HOLDER, str(abandoned)], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with metrics_folder():
             assert abandoned.exists()

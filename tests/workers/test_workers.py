@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -67,7 +68,6 @@ def pair(file: Path, tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def worker_pids(gateway: GatewayProcess) -> list[int]:
-    assert gateway._process is not None
     tasks = Path(f"/proc/{gateway._process.pid}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
 
@@ -245,17 +245,15 @@ def test_running_answers_end_before_the_workers_do(pair: GatewayProcess, release
 def test_workers_end_with_their_supervisor(pair: GatewayProcess) -> None:
     pids = worker_pids(pair)
     process, pair._process = pair._process, None
-    assert process is not None
     process.kill()
     process.wait()
-    wait_until(lambda: not any(running(pid) for pid in pids))
 
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    def runs(pid: int) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         return False
+
+    wait_until(lambda: not any(map(runs, pids)))
 
 
 @pytest.mark.parametrize(
@@ -273,14 +271,10 @@ def test_what_no_worker_can_serve_is_said_once(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")} | {
-            "GATEWAY_MODEL": "m",
-            "GATEWAY_TRITON_URL": "127.0.0.1:1",
-            "GATEWAY_TOKENIZER": tokenizer or str(tiny_model_dir),
-            "GATEWAY_MAX_SEQ_LEN": "100",
-            "GATEWAY_HOST": "127.0.0.1",
-            "GATEWAY_PORT": str(taken.getsockname()[1] if port else 0),
-        }
+        own = {"MODEL": "m", "TRITON_URL": "127.0.0.1:1", "MAX_SEQ_LEN": "100", "HOST": "127.0.0.1"}
+        own |= {"TOKENIZER": tokenizer or str(tiny_model_dir), "PORT": str(taken.getsockname()[1] if port else 0)}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_")}
+        environment |= {f"GATEWAY_{name}": value for name, value in own.items()}
         done = WarmGateways.of_this_process().run(["serve", "--workers", workers], environment)
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

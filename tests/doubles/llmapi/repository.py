@@ -31,13 +31,7 @@ class LlmapiConfig:
 
 
 def write_model(repository: Path, config: LlmapiConfig, model_dir: Path) -> None:
-    """Write ``config.pbtxt``, ``1/model.yaml`` and ``1/model.py``.
-
-    Args:
-        repository: in it the model's folder is made.
-        config: what to write.
-        model_dir: a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
-    """
+    """Write ``config.pbtxt``, ``1/model.yaml`` and ``1/model.py``; ``model_dir`` has the tokenizer."""
     folder = repository / config.name / "1"
     folder.mkdir(parents=True)
     (folder.parent / "config.pbtxt").write_text(_config_text(config), encoding="utf-8")

@@ -32,12 +32,7 @@ class Sampling:
 
 
 def read_sampling(version: Version, inputs: dict[str, Any]) -> Sampling:
-    """Take the sampling parameters of a request.
-
-    Args:
-        version: whose rules hold.
-        inputs: values of the inputs that came, by their whole names.
-    """
+    """Take the sampling parameters of a request, out of its inputs by their whole names."""
     given = {name.removeprefix(PREFIX): value for name, value in inputs.items() if name.startswith(PREFIX)}
     greedy = _is_greedy(version, given)
     ignored_names = set(_RANDOMNESS) - _greedy_switches(version, given) if greedy else set()

@@ -35,11 +35,6 @@ class LlmapiServer(TextModelsServer):
         client.stream(llmapi_triton.model("1.3"), text_input=np.array([b"the weather?"], dtype=np.object_), ...)
         [request] = llmapi_triton.requests()
         assert request["ignored"] == {}
-
-    Args:
-        folder: for the repository, the script and the logs.
-        configs: the models.
-        model_dir: the folder with the tokenizer of all models.
     """
 
     def __init__(self, folder: Path, configs: Sequence[LlmapiConfig], model_dir: Path) -> None:

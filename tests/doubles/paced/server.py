@@ -59,7 +59,6 @@ class PacedTriton(ScriptedTriton):
     """Answers in the time that an engine with so many slots would take.
 
     Args:
-        port: to listen on.
         slots: requests that run at a time; the others wait for one.
         token_s: seconds from a token to the next.
         prefill_s: seconds from the beginning of a request to its first token, for each hundred tokens of the prompt.
@@ -135,12 +134,7 @@ class PacedTriton(ScriptedTriton):
 
 
 class PacedServer:
-    """A paced Triton in a process of its own.
-
-    Attributes:
-        port: that it listens on, also after a restart.
-        url: host and port.
-    """
+    """A paced Triton in a process of its own, which has the same port after a restart."""
 
     def __init__(
         self, letters: list[int], *, slots: int = 8, token_s: float = 0.01, prefill_s: float = 0.0, log: Path

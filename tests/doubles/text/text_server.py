@@ -90,12 +90,6 @@ class TextServer(TextModelsServer):
         text_triton.play(turn("weather", text="It rains."), chunk=[1, 3])
         ... triton: {url: text_triton.grpc_url, model: vllm_model("26.01")}, tokenizer: text_triton.model_dir ...
         assert text_triton.requests()[0]["effective"]["temperature"] == 0.5
-
-    Args:
-        folder: for the repository, the script and the logs.
-        model_dir: the folder with the tokenizer of all models.
-        vllm: versions of the vLLM backend.
-        plain: plain text models.
     """
 
     def __init__(self, folder: Path, model_dir: Path, vllm: Sequence[str], plain: Sequence[str]) -> None:
