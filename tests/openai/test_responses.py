@@ -119,6 +119,10 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         assert (response.status, response.output, response.usage) == ("failed", [], None)
 
 
+def asking(part: dict[str, Any]) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": [part]}]}
+
+
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
@@ -130,21 +134,9 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         ({"input": [{"type": 7}]}, "input[0]", "invalid_value"),
         ({"input": [{"role": "robot", "content": "Hi"}]}, "input[0].role", "invalid_value"),
         ({"input": [{"role": "user", "content": 7}]}, "input[0].content", "invalid_type"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]},
-            "input[0].content[0]",
-            "unsupported_content_part",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
-            "input[0].content[0]",
-            "unsupported_content_part",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
-            "input[0].content[0].text",
-            "missing_required_parameter",
-        ),
+        (asking({"type": "input_image", "image_url": "data:"}), "input[0].content[0]", "unsupported_content_part"),
+        (asking({"type": "input_file", "file_id": "x"}), "input[0].content[0]", "unsupported_content_part"),
+        (asking({"type": "input_text"}), "input[0].content[0].text", "missing_required_parameter"),
         ({"instructions": 7}, "instructions", "invalid_type"),
         ({"max_output_tokens": 0}, "max_output_tokens", "integer_below_min_value"),
         ({"temperature": 3}, "temperature", "decimal_above_max_value"),
@@ -153,11 +145,7 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         ({"stream": "yes"}, "stream", "invalid_type"),
         ({"include": "all"}, "include", "invalid_type"),
         ({"text": {"format": {"type": "xml"}}}, "text.format", "invalid_value"),
-        (
-            {"text": {"format": {"type": "json_schema", "schema": {}}}},
-            "text.format.name",
-            "missing_required_parameter",
-        ),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name", "missing_required_parameter"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
         ({"background": True, "store": False}, "background", "invalid_value"),
         ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
@@ -235,10 +223,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"text": {"verbosity": "medium", "tone": "warm"}}, "text.tone"),
     ({"stream_options": {"shape": 1}}, "stream_options.shape"),
-    (
-        {"image": {"context_compression": "auto"}, "background_options": {"completion_window": "2h"}},
-        "background_options, image",
-    ),
+    ({"image": {"a": "b"}, "background_options": {"completion_window": "2h"}}, "background_options, image"),
     ({"context_management": [{"type": "x"}], "n": 3, "whatever": {"a": None}}, "context_management, n, whatever"),
 ]
 
