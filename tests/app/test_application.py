@@ -91,6 +91,7 @@ async def test_metrics_count_requests_and_tokens(folder: Path) -> None:
             'gateway_prompt_tokens_total{model="scripted"} 21.0',
             'gateway_requests_in_flight{model="scripted"} 0.0',
             'gateway_requests_cancelled_total{model="scripted"} 0.0',
+            'gateway_engine_failures_total{kind="timeout",model="scripted"} 0.0',
             'gateway_time_to_first_token_seconds_count{model="scripted"} 1.0',
             'gateway_inter_token_seconds_count{model="scripted"} 4.0',
         ):

@@ -110,7 +110,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "a file in an output": (
         [USER, call(), result(output=[{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}])],
         [USER, calling(made()),
-         answered(content=[{"type": "text", "text": "a"}, {"type": "text", "text": FILE_LEFT_OUT}])], "input.input_file"),
+         answered(content=[{"type": "text", "text": "a"}, {"type": "text", "text": FILE_LEFT_OUT}])],
+        "input.input_file"),
     "an empty output": ([USER, call(), result(output=[])], [USER, calling(made()), answered(content="")]),
     "a call of a namespace": (
         [USER, call(namespace="shell"), result()],
