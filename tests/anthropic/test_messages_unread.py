@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 
@@ -13,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.app import unread_answer
 from gateway.http.http_protocol import HttpLimits, http_protocol
-from tests.web.served import served
+from tests.web.served import answer_to, served
 
 SHORT = HttpLimits(head_s=0.2, body_s=0.2, silence_s=0.2)
 LONG = HttpLimits(head_s=60, body_s=60, silence_s=60)  # for what is refused by what it says
@@ -28,13 +27,10 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(b"read")(scope, receive, send)
 
 
-async def answer_to(sent: bytes, bounds: HttpLimits = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
+async def answered(sent: bytes, bounds: HttpLimits = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
     """Status, headers and JSON of all that comes until the server closes the connection."""
     async with served(app, http_protocol(unread_answer, bounds), timeout_keep_alive=30) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(sent)
-        told = await asyncio.wait_for(reader.read(), 20)
-        writer.close()
+        told = await answer_to(port, sent)
     head, _, body = told.rpartition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -57,7 +53,7 @@ async def answer_to(sent: bytes, bounds: HttpLimits = LONG) -> tuple[int, dict[s
     ids=["head", "body", "large head", "endless head", "chunk", "hosts", "count_tokens", "version"],
 )
 async def test_it_has_their_shape(sent: bytes, status: int, kind: str) -> None:
-    got, headers, body = await answer_to(sent, SHORT if status == 408 else LONG)
+    got, headers, body = await answered(sent, SHORT if status == 408 else LONG)
     assert (got, body["type"], headers["connection"]) == (status, "error", "close")
     assert body["error"] == {"type": kind, "message": body["error"]["message"]}  # type: ignore[index]
     assert headers["request-id"] == headers["x-request-id"] == body["request_id"] != ""
@@ -65,23 +61,23 @@ async def test_it_has_their_shape(sent: bytes, status: int, kind: str) -> None:
 
 async def test_too_many_connections_are_overload() -> None:
     sent = POST + b"content-length: 0\r\n\r\n"
-    status, headers, body = await answer_to(sent, HttpLimits(connections=0))
+    status, headers, body = await answered(sent, HttpLimits(connections=0))
     assert (status, headers["retry-after"], body["error"]["type"]) == (529, "1", "overloaded_error")  # type: ignore[index]
     assert headers["request-id"] == body["request_id"]
-    status, headers, body = await answer_to(sent.replace(b"messages", b"responses"), HttpLimits(connections=0))
+    status, headers, body = await answered(sent.replace(b"messages", b"responses"), HttpLimits(connections=0))
     assert (status, headers["retry-after"], set(body)) == (503, "1", {"error"})
     assert "request-id" not in headers
 
 
 @pytest.mark.parametrize("sent", [b"GARBAGE\r\n\r\n", b"POST /v1/responses HTTP/1.1\r\nhost: x\r\n", b"POST /v1/mess"])
 async def test_other_paths_keep_openais(sent: bytes) -> None:
-    _, headers, body = await answer_to(sent, SHORT)
+    _, headers, body = await answered(sent, SHORT)
     assert set(body) == {"error"}
     assert "x-request-id" in headers
 
 
 async def test_what_follows_a_whole_request_has_no_path_yet() -> None:
     whole = POST + b"content-length: 0\r\n\r\n"
-    _, headers, body = await answer_to(whole + b"GARBAGE\r\n\r\n")
+    _, headers, body = await answered(whole + b"GARBAGE\r\n\r\n")
     assert "request-id" not in headers
     assert set(body) == {"error"}

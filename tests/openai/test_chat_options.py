@@ -32,16 +32,6 @@ ABLE = dataclasses.replace(
 )
 
 
-async def test_beams(folder: Path) -> None:
-    async with gateway(folder, features=ABLE) as running:
-        answer = await running.chat(use_beam_search=True, best_of=3, length_penalty=2)
-        assert len(answer.json()["choices"]) == 1
-        (request,) = running.engine.requests
-        assert (request.params.beam_width, request.params.length_penalty, request.params.logprobs) == (3, 2.0, False)
-        error = (await running.chat(use_beam_search=True, best_of=5)).json()["error"]
-        assert (error["param"], error["code"]) == ("best_of", "integer_above_max_value")
-
-
 async def test_a_model_says_the_defaults_of_its_parameters(folder: Path) -> None:
     async with gateway(folder, defaults={"temperature": 0.5}) as running:
         described = (await running.client.get(f"/v1/models/{MODEL}")).json()["capabilities"]

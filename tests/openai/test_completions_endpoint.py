@@ -42,14 +42,6 @@ async def test_a_stop_string_and_its_count(folder: Path) -> None:
         assert body["usage"]["completion_tokens"] == 5
 
 
-async def test_max_tokens_0_echoes_and_generates_nothing(folder: Path) -> None:
-    async with gateway(folder) as running:
-        body = checked((await complete(running, "Hi", max_tokens=0, echo=True)).json())
-        plain = {"logprobs": None, "finish_reason": "length", "stop_reason": None}
-        assert body["choices"][0] == {"index": 0, "text": "Hi", **plain}
-        assert body["usage"]["completion_tokens"] == 0
-
-
 async def test_token_ids_where_they_are_wanted(folder: Path) -> None:
     async with gateway(folder) as running:
         body = checked((await complete(running, "Hi", return_token_ids=True)).json())

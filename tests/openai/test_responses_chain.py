@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.app.scripted import write_tokenizer
+from tests.conversations.test_three_apis import EXAMPLES, NAMES, TEXTS, answers, of_responses
 from tests.openai.responses_harness import running, streamed, whole
-from tests.openai.test_responses_like_chat import EXAMPLES, NAMES, TEXTS, answers, of_responses
 from tests.openai.tools_harness import SHOWS_TOOLS, UNGUIDED, call_text, tool
 
 TOOLS: list[dict[str, Any]] = [

@@ -7,24 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.serving.store import ConflictError, Store, StoredDocument, StoreFullError, StoreUnavailableError
+from gateway.serving.store import ConflictError, Store, StoredDocument, StoreUnavailableError
 from gateway.serving.store.interface import StoreBounds
-from tests.store.places import Place, SqlitePlace
+from tests.store.places import SqlitePlace
 
 MIB = 2**20
-
-
-async def test_a_document_is_nobody_elses(store: Store) -> None:
-    await store.put("alice", "resp_1", b"hers")
-    await store.append("alice", "resp_1", [b"event"])
-    assert await store.get("bob", "resp_1") is None
-    assert await store.entries("bob", "resp_1", 0, 9) == []
-    assert not await store.delete("bob", "resp_1")
-    with pytest.raises(ConflictError):
-        await store.append("bob", "resp_1", [b"event"])
-    assert await store.put("bob", "resp_1", b"his") == 1
-    assert await store.get("alice", "resp_1") == StoredDocument(b"hers", 1)
-    assert await store.entries("alice", "resp_1", 0, 9) == [b"event"]
 
 
 @pytest.mark.parametrize("key", ["alice:resp_1", "5:alice:resp_1", ":resp_1", "resp_*", "%", "\0", "ключ/../é", ""])
@@ -51,23 +38,6 @@ async def test_a_log_takes_many_entries_at_once(store: Store) -> None:
     await store.put("", "resp_1", b"")
     assert await store.append("", "resp_1", many) == 5000
     assert await store.entries("", "resp_1", 0, 9999) == many
-
-
-async def test_a_document_larger_than_the_store_is_refused(store: Store, place: Place) -> None:
-    await store.put("", "kept", b"kept")
-    with pytest.raises(StoreFullError):
-        await store.put("", "large", bytes(MIB))
-    await store.put("", "grows", b"")
-    for entries in ([bytes(MIB)], [bytes(MIB // 2)] * 2):
-        with pytest.raises(StoreFullError):
-            await store.append("", "grows", entries)
-    await store.append("", "grows", [bytes(MIB // 2)])
-    with pytest.raises(StoreFullError):
-        await store.put("", "grows", bytes(MIB // 2))
-    assert await store.get("", "grows") == StoredDocument(b"", 1)
-    assert await store.get("", "kept") == StoredDocument(b"kept", 1)
-    total, counted = place.kept()
-    assert total == counted < MIB
 
 
 async def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:

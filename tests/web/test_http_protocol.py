@@ -10,13 +10,12 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Scope
 
 from gateway.http.client_connection import connection_of
 from gateway.http.http_protocol import HttpLimits, http_protocol
-from tests.web.served import served
+from tests.web.served import answer_to, reject, served
 
 PATIENCE_S = 0.3
 BOUNDS = HttpLimits(head_s=3 * PATIENCE_S, body_s=10 * PATIENCE_S, silence_s=PATIENCE_S)
@@ -46,25 +45,11 @@ async def broken(request: Request) -> StreamingResponse:
     return StreamingResponse(parts())
 
 
-def reject(status: int, message: str, _: Scope) -> Response:
-    return JSONResponse([status, message], status)
-
-
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
     app = Starlette(routes=[Route("/echo", echo, methods=["POST"]), Route("/slow", slow), Route("/broken", broken)])
     async with served(app, http_protocol(reject, BOUNDS), timeout_keep_alive=30) as port:
         yield port
-
-
-async def answer_to(port: int, sent: bytes) -> bytes:
-    """All that comes until the server closes the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sent)
-    try:
-        return await asyncio.wait_for(reader.read(), 20)
-    finally:
-        writer.close()
 
 
 @pytest.mark.parametrize(
