@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
@@ -237,6 +237,7 @@ def test_the_same_conversation_by_three_apis(thinks: Path, mode: str) -> None:
     with running(thinks, UNGUIDED) as (engine, asked):
 
         @EXAMPLES
+        @example({"instructions": "", "turns": [], "last": ["Hi"]}, call_text("time", "{}") * 2, [9], 600, {})
         @given(conversations(), answers(), SIZES, st.integers(1, 120) | st.just(600), CHOSEN)
         def check(conversation: dict[str, Any], text: str, sizes: list[int], limit: int, chosen: Any) -> None:
             engine.say(text, sizes)
