@@ -9,7 +9,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,26 +203,18 @@ async def test_keys_stay_while_the_provider_is_away(provider: Provider, caplog: 
     tokens = checker(provider)
     await tokens.check(OWN.token().encode())
 
-    def broken(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(500)
-        handler.end_headers()
+    def answers(status: int, body: bytes = b"", **headers: str) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(body)
 
-    def large(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(b" " * (jwks._MOST_BYTES + 1))
+        return answer
 
-    def redirects(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(302)
-        handler.send_header("Location", "file:///etc/hostname")
-        handler.end_headers()
-
-    def no_keys(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(b"[]")
-
-    for answer in (broken, large, redirects, no_keys):
+    redirects, large = answers(302, Location="file:///etc/hostname"), answers(200, b" " * (jwks._MOST_BYTES + 1))
+    for answer in (answers(500), large, redirects, answers(200, b"[]")):
         provider.answer = answer
         await tokens.source.look()
         assert set(tokens.source.keys) == {"own", "rsa"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,19 @@ def checked(content: bytes) -> list[ChatCompletionChunk]:
     return result
 
 
+@contextlib.asynccontextmanager
+async def streaming(
+    folder: Path, script: Any, path: str = "/v1/chat/completions", body: Any = STREAM, **changes: Any
+) -> AsyncIterator[tuple[Gateway, httpx.Response]]:
+    """A stream that a real server sends."""
+    async with (
+        gateway(folder, script, served=True, **changes) as running,
+        running.client.stream("POST", path, json=body) as answer,
+    ):
+        assert answer.status_code == 200
+        yield running, answer
+
+
 async def test_a_stop_string_ends_the_stream_and_releases_the_engine(folder: Path) -> None:
     ids, never = ByteIds(folder).of("Hello"), asyncio.Event()
 
@@ -58,10 +73,7 @@ async def test_a_stop_string_ends_the_stream_and_releases_the_engine(folder: Pat
 
 async def test_what_is_ready_leaves_in_one_write_with_an_event_a_token(folder: Path) -> None:
     ids = ByteIds(folder).of("Hello")
-    async with (
-        gateway(folder, lambda _: chunks(ids), served=True) as running,
-        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
-    ):
+    async with streaming(folder, lambda _: chunks(ids)) as (_, answer):
         writes = [data async for data in answer.aiter_raw()]
         assert len(checked(b"".join(writes))) == 1 + 5 + 1
         assert len(writes) < 5
@@ -75,17 +87,6 @@ async def test_a_deadline_inside_a_stream_is_an_error_event(folder: Path) -> Non
         assert json.loads(events(answer.content)[-1])["error"]["code"] == "timeout"
 
 
-async def read_until(answer: httpx.Response, wanted: bytes) -> bytes:
-    """Read raw bytes until ``wanted`` is among them."""
-    got = b""
-    reading = answer.extensions["reading"] = answer.aiter_raw()  # which closes the connection once it is let go
-    async for data in reading:
-        got += data
-        if wanted in got:
-            return got
-    raise AssertionError(f"{wanted!r} is not in {got!r}")
-
-
 async def test_headers_and_comments_while_the_engine_is_silent(folder: Path) -> None:
     gate = asyncio.Event()
     ids = ByteIds(folder).of("Hi")
@@ -95,11 +96,7 @@ async def test_headers_and_comments_while_the_engine_is_silent(folder: Path) -> 
         return [gate, EngineChunk(ids=[ids[0]]), gate2, EngineChunk(ids=[ids[1]], final=True)]
 
     gate2 = asyncio.Event()
-    async with (
-        gateway(folder, script, served=True, timeouts=timeouts) as running,
-        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
-    ):
-        assert answer.status_code == 200
+    async with streaming(folder, script, timeouts=timeouts) as (_, answer):
         raw = answer.aiter_raw()
         got = b""
         while got.count(b": ") < 3:
@@ -120,10 +117,7 @@ async def test_no_text_overtakes_the_role_after_a_comment(folder: Path) -> None:
     def script(request: Any) -> Any:
         return [gate, *(EngineChunk(ids=[index]) for index in ids), EngineChunk(final=True)]
 
-    async with (
-        gateway(folder, script, served=True, timeouts={"headers_s": 0.02, "keepalive_s": 0.05}) as running,
-        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
-    ):
+    async with streaming(folder, script, timeouts={"headers_s": 0.02, "keepalive_s": 0.05}) as (_, answer):
         raw = answer.aiter_raw()
         got = await anext(raw)
         assert got.startswith(b": ")
@@ -147,10 +141,7 @@ async def test_a_client_that_stops_reading_holds_the_engine_back(folder: Path, p
 
     body = {"model": STREAM["model"], "stream": True, "max_tokens": total}
     body |= {"prompt": "p"} if path == "/v1/completions" else {"messages": STREAM["messages"]}
-    async with (
-        gateway(folder, script, served=True, max_seq_len=100_000, tokens_per_block=32) as running,
-        running.client.stream("POST", path, json=body) as answer,
-    ):
+    async with streaming(folder, script, path, body, max_seq_len=100_000, tokens_per_block=32) as (_, answer):
         raw = answer.aiter_raw()
         got = [await anext(raw)]
         before = -1
@@ -167,10 +158,7 @@ async def test_a_client_that_stops_reading_holds_the_engine_back(folder: Path, p
 async def test_a_defect_ends_a_stream_with_an_error_event(folder: Path) -> None:
     ids = ByteIds(folder).of("ab")
     script: Any = lambda _: [EngineChunk(ids=[ids[0]]), EngineChunk(ids=["no id"])]  # type: ignore[list-item]  # noqa: E731
-    async with (
-        gateway(folder, script, served=True) as running,
-        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
-    ):
+    async with streaming(folder, script) as (_, answer):
         content = b"".join([data async for data in answer.aiter_raw()])
     last = json.loads(events(content)[-1])
     assert last["error"]["type"] == "server_error"
@@ -180,11 +168,7 @@ async def test_a_defect_ends_a_stream_with_an_error_event(folder: Path) -> None:
 async def test_an_error_after_early_headers_is_an_event(folder: Path) -> None:
     gate = asyncio.Event()
     failure = EngineError(ErrorKind.QUEUE_FULL, "Full.")
-    async with (
-        gateway(folder, lambda _: [gate, failure], served=True, timeouts={"headers_s": 0.02}) as running,
-        running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
-    ):
-        assert answer.status_code == 200
+    async with streaming(folder, lambda _: [gate, failure], timeouts={"headers_s": 0.02}) as (_, answer):
         gate.set()
         content = b"".join([data async for data in answer.aiter_raw()])
         (only,) = events(content)
@@ -206,7 +190,9 @@ async def test_a_client_that_leaves_a_stream_closes_the_engine(folder: Path) -> 
     script: Any = lambda _: [*(EngineChunk(ids=[i]) for i in ids), never]  # noqa: E731
     async with gateway(folder, script, served=True) as running:
         async with running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer:
-            await read_until(answer, b'"l"')
+            raw, got = answer.aiter_raw(), b""
+            while b'"l"' not in got:
+                got += await anext(raw)
             assert await in_flight(running) == (1, 0)
         await asyncio.wait_for(running.engine.left.wait(), 5)
         assert len(running.engine.closed_early) == 1

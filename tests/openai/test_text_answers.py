@@ -163,13 +163,19 @@ async def test_a_response_that_is_the_whole_answer_has_the_time_of_an_answer(
         assert (late.status_code, late.json()["error"]["code"]) == (504, "timeout")
 
 
+def framed(path: Path, style: str, **config: Any) -> Path:
+    """A tokenizer whose own server puts BOS before each text."""
+    backend = sentence_piece(style).backend
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    own = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x", **config}
+    write_folder(path, sentence_piece(style), tokenizer_config=own)
+    backend.post_processor = None
+    return path
+
+
 async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Path) -> None:
     """After BOS this tokenizer takes "hello" without the space that it puts before the same text alone."""
-    backend = sentence_piece("mistral").backend
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    config = {"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True, "chat_template": "x"}
-    own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)
-    backend.post_processor = None
+    own = framed(tmp_path, "mistral", add_bos_token=True)
     framing = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=True)
     async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=framing) as running:
         given = sentence_piece("mistral").encode("<s>hello")
@@ -195,11 +201,7 @@ async def test_ids_that_the_engine_would_read_otherwise_are_refused(tmp_path: Pa
 @pytest.mark.parametrize("style", ["llama2", "mistral", "metaspace", "gemma"])
 async def test_ids_of_tokenize_are_a_prompt(tmp_path: Path, style: str, frames: bool) -> None:
     """Tokenizers that put a space before a text do not put it there again behind BOS."""
-    backend = sentence_piece(style).backend
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
-    own = write_folder(tmp_path, sentence_piece(style), tokenizer_config=config)
-    backend.post_processor = None
+    own = framed(tmp_path, style)
     features = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=frames)
     async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=features) as running:
         for text in ("hello", " hello", "hello  hello", "é", *["🙂"] * (style != "metaspace")):  # which has no bytes
@@ -212,11 +214,7 @@ async def test_ids_of_tokenize_are_a_prompt(tmp_path: Path, style: str, frames: 
 
 
 async def test_bos_can_be_left_out_where_no_server_adds_it(tmp_path: Path) -> None:
-    backend = sentence_piece("mistral").backend
-    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    config = {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "x"}
-    own = write_folder(tmp_path, sentence_piece("mistral"), tokenizer_config=config)
-    backend.post_processor = None
+    own = framed(tmp_path, "mistral")
     for frames, status in ((False, 200), (True, 400)):
         features = dataclasses.replace(TEXT, path="llmapi", adds_special_tokens=frames)
         async with gateway(own, lambda _: [EngineChunk(text="a", final=True)], features=features) as running:
