@@ -8,6 +8,7 @@ import signal
 import socket
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,6 +27,14 @@ def process(folder: Path, tmp_path: Path) -> GatewayProcess:
         GATEWAY_TOKENIZER=str(folder),
         GATEWAY_MAX_SEQ_LEN="256",
     )
+
+
+def configured(folder: Path, tmp_path: Path, **sections: Any) -> GatewayProcess:
+    """A process that reads a settings file."""
+    model = {"name": "m", "triton": {"url": "localhost:1"}, "tokenizer": str(folder), "max_seq_len": 9}
+    file = tmp_path / "gateway.yaml"
+    file.write_text(json.dumps({**sections, "models": [{**model, "allow_request_template": True}]}))
+    return GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
 
 
 def test_it_serves_says_why_it_is_not_ready_and_ends_cleanly(process: GatewayProcess) -> None:
@@ -62,11 +71,8 @@ def test_sighup_does_not_end_it_while_it_starts(process: GatewayProcess) -> None
 
 
 def test_connections_are_bounded(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    model = f"{{name: m, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9}}"
-    file.write_text(f"limits: {{max_connections: 3}}\nmodels: [{model}]\n")
     with contextlib.ExitStack() as stack:
-        process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+        process = configured(folder, tmp_path, limits={"max_connections": 3})
         process.start(ready=False)
         stack.callback(process.stop)
         inside = [stack.enter_context(httpx.Client(base_url=process.url)) for _ in range(3)]
@@ -131,13 +137,10 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
 
 def test_long_work_ends_with_503_when_the_time_of_a_shutdown_is_up(folder: Path, tmp_path: Path) -> None:
     """The one at work and those behind it, which together take longer than the server waits."""
-    file = tmp_path / "gateway.yaml"
-    model = f"name: m, triton: {{url: 'localhost:1'}}, tokenizer: '{folder}', max_seq_len: 9"
-    file.write_text(f"server: {{shutdown_s: 0}}\nmodels: [{{{model}, allow_request_template: true}}]\n")
     endless = "{% for i in range(9**5) %}{% for j in range(9**5) %}{% endfor %}{% endfor %}"
     body = json.dumps({"messages": [{"role": "user", "content": "a"}], "chat_template": endless}).encode()
     head = f"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-    process = GatewayProcess(tmp_path / "log", GATEWAY_CONFIG=str(file))
+    process = configured(folder, tmp_path, server={"shutdown_s": 0})
     process.start(ready=False)
     with contextlib.ExitStack() as stack:
         stack.callback(process.stop)
