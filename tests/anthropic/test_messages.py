@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tests.anthropic.messages_harness import (
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
 from tests.openai.test_text_answers import TEXT
-from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
+from tests.openai.tools_harness import CITY, UNGUIDED, call_text
 from tests.published_types import published
 
 BOTH = pytest.mark.parametrize("ask", [whole, streamed])
@@ -56,14 +55,6 @@ async def test_an_empty_answer_has_one_empty_block(folder: Path, thinks: Path, a
             assert [block.to_dict() for block in message.content] == [{"type": "text", "text": ""}]
             assert message.stop_reason == "end_turn"
             assert message.usage.output_tokens == 0
-
-
-@BOTH
-async def test_a_call_without_arguments_has_an_empty_input(folder: Path, ask: Any) -> None:
-    script = says(folder, call_text("time", "{}"))
-    async with gateway(folder, script, features=UNGUIDED, max_seq_len=4096) as running:
-        message = await ask(running, tools=TOOLS)
-        assert [call.input for call in message.calls] == [{}]
 
 
 async def test_a_call_that_is_cut_has_what_there_is_of_its_input(folder: Path) -> None:
@@ -119,17 +110,6 @@ async def test_what_is_estimated_says_so(folder: Path, ask: Any, most: int, reas
     async with gateway(folder) as running:
         message = await ask(running)
         assert (message.stop_reason_estimated, message.usage.estimated) == (None, None)
-
-
-async def test_a_form_is_guided_as_chat_s_is(folder: Path) -> None:
-    form = {"type": "json_schema", "schema": CITY}
-    async with gateway(folder, says(folder, '{"city": "Rome"}'), features=GUIDED, max_seq_len=4096) as running:
-        for body in ({"output_config": {"format": form}}, {"output_format": form}):
-            message = await whole(running, **body)
-            assert json.loads(message.text) == {"city": "Rome"}
-            guide = running.engine.requests[-1].params.guide
-            assert guide is not None
-            assert (guide.kind, json.loads(guide.text)) == ("json_schema", CITY)
 
 
 async def test_the_relay_writes_the_same_events(folder: Path) -> None:

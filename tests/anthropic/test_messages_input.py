@@ -271,15 +271,6 @@ async def test_limits_and_sampling_reach_the_engine(folder: Path) -> None:
         assert (list(params.stop), request.seed) == (["X"], 3)
 
 
-@pytest.mark.parametrize("policy", ["clamp", "reject"])
-@pytest.mark.parametrize("wanted", [128000, 2**70])
-async def test_more_tokens_than_there_is_room_for_are_clamped(folder: Path, policy: str, wanted: int) -> None:
-    async with gateway(folder, max_tokens_policy=policy) as running:
-        await whole(running, max_tokens=wanted)
-        request = running.engine.requests[-1]
-        assert request.max_tokens == 256 - len(request.prompt.ids)
-
-
 async def test_an_error_names_both_parameters_as_messages_do(folder: Path) -> None:
     async with gateway(folder) as running:
         answer = await post(running, max_tokens=4, min_tokens=5)

@@ -46,17 +46,6 @@ async def test_a_model_without_its_triton_tells_clients_no_address(
             assert HOST in (await client.get("/health/ready")).json()["models"][MODEL]["reason"]
 
 
-async def test_settings_that_do_not_fit_are_the_operators_to_read(folder: Path, tmp_path: Path) -> None:
-    timeouts = {"discovery_s": 0}
-    async with gateway(folder, engine_up=False, max_seq_len=None, timeouts=timeouts) as running:
-        running.backend.arrive(running.engine)
-        reason = (await running.client.get("/health/ready")).json()["models"][MODEL]["reason"]
-        assert "GATEWAY_MAX_SEQ_LEN" in reason
-        told = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]["reason"]
-        assert told
-        assert "GATEWAY" not in told
-
-
 async def test_a_check_of_a_gateway_reads_the_reason_where_operators_do(folder: Path) -> None:
     async with gateway(folder, served=True, engine_up=False) as running:
         running.backend.leave(f"Triton at {HOST}:1 has not been reached yet")

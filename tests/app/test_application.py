@@ -331,6 +331,9 @@ async def test_what_is_missing_shows_in_readiness_when_triton_comes_later(folder
         answer = await running.client.get("/health/ready")
         assert answer.status_code == 503
         assert "GATEWAY_MAX_SEQ_LEN" in answer.json()["models"][MODEL]["reason"]
+        told = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]["reason"]
+        assert told
+        assert "GATEWAY" not in told  # which is for the operator
         rejected = await running.chat()
         assert (rejected.status_code, rejected.json()["error"]["code"]) == (400, "model_not_supported")
         running.engine.features = KNOWS

@@ -67,19 +67,6 @@ async def test_priorities_decide_whose_turn_is_next(
         ]
 
 
-async def test_where_nothing_waits_a_priority_is_refused_and_tiers_are_one(folder: Path) -> None:
-    ids = ByteIds(folder).of("Hi")
-    async with gateway(folder, lambda _: [EngineChunk(ids=ids, final=True)]) as running:
-        rejected = await running.client.post(
-            "/v1/chat/completions", json={"model": MODEL, "messages": USER, "priority": 1}
-        )
-        assert (rejected.status_code, rejected.json()["error"]["param"]) == (400, "priority")
-        answer = await running.client.post(
-            "/v1/chat/completions", json={"model": MODEL, "messages": USER, "priority": 0, "service_tier": "flex"}
-        )
-        assert (answer.status_code, answer.json()["service_tier"]) == (200, "default")
-
-
 async def test_a_request_that_does_not_fit_the_queue_is_told_when_to_come_again(folder: Path) -> None:
     gate, ids = asyncio.Event(), ByteIds(folder).of("Hi")
     script: Any = lambda _: [gate, EngineChunk(ids=ids, final=True)]  # noqa: E731

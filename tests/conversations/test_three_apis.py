@@ -252,6 +252,7 @@ def test_the_same_conversation_by_three_apis(thinks: Path, mode: str) -> None:
 
 
 SCHEMA = {"name": "place", "schema": CITY, "strict": True}
+FORM = {"type": "json_schema", "schema": CITY}
 DEMANDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "calls": (
         {"tools": TOOLS, "tool_choice": "required"},
@@ -261,9 +262,10 @@ DEMANDS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "a schema": (
         {"response_format": {"type": "json_schema", "json_schema": SCHEMA}},
         {"text": {"format": {"type": "json_schema", **SCHEMA}}},
-        {"output_config": {"format": {"type": "json_schema", "schema": CITY}}},
+        {"output_config": {"format": FORM}},
     ),
 }
+DEMANDS["a schema by its former name"] = (*DEMANDS["a schema"][:2], {"output_format": FORM})
 
 
 @pytest.mark.parametrize("form", DEMANDS)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.app.harness import gateway, says
 from tests.app.scripted import write_tokenizer
-from tests.openai.tools_harness import GUIDED, TOOLS, UNGUIDED, whole
+from tests.openai.tools_harness import TOOLS, UNGUIDED, whole
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "time", "arguments": '{"city":"Rome"}'}}
 LOOP: list[dict[str, Any]] = [
@@ -25,15 +25,6 @@ WITH_TOOLS = (
     "{% if tools %}{% for c in m.tool_calls %}<call>{{ c.function.arguments | tojson }}{{ c.function.name }}"
     "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
 )
-
-
-async def test_the_next_turn_has_the_call_as_the_guide_made_it(folder: Path) -> None:
-    text = '[{"name": "time", "arguments": {"city": "Rome"}}]'
-    async with gateway(folder, says(folder, text), features=GUIDED, max_seq_len=4096) as running:
-        message = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0].message
-        result = {"role": "tool", "tool_call_id": (message.tool_calls or [])[0].id, "content": "Noon."}
-        await whole(running, messages=[LOOP[0], message.model_dump(), result])
-        assert f"<|im_start|>assistant\n{text}<|im_end|>\n" in running.engine.requests[1].prompt.text
 
 
 async def test_no_choice_of_tools_hides_earlier_calls(shows: Path, tmp_path: Path) -> None:

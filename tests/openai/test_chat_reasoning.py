@@ -22,7 +22,6 @@ THINKS = (
     SHOWS_TOOLS
     + "{# <think> #}{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
 )
-OPENED = SHOWS_TOOLS + "<think>\n"
 
 
 @pytest.fixture(scope="session")
@@ -54,15 +53,6 @@ async def test_the_fields_are_the_operator_s_choice(thinks: Path, setting: str, 
         assert extra == dict.fromkeys(fields, "Hm, é?")
         deltas = [chunk.choices[0].delta.model_extra for chunk in await streamed(running)]
         assert {name for delta in deltas for name in delta or {}} == fields
-
-
-async def test_a_prompt_that_has_opened_the_tag(tmp_path: Path) -> None:
-    own = write_tokenizer(tmp_path, OPENED)
-    async with gateway(own, says(own, "Hm.</think>Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await whole(running)
-        assert answer.choices[0].message.content == "Sunny."
-        assert answer.choices[0].message.model_extra == {"reasoning_content": "Hm."}
-        assert reasoning_tokens(answer) == 3
 
 
 async def test_stop_strings_do_not_end_the_reasoning(thinks: Path) -> None:

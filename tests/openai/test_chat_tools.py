@@ -121,20 +121,6 @@ async def test_strict_arguments_that_do_not_fit_are_an_error(shows: Path, stream
             assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "invalid_model_output"
 
 
-async def test_a_demand_without_guidance(shows: Path) -> None:
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, max_seq_len=4096) as running:
-        rejected = (await running.chat(tools=TOOLS, tool_choice="required")).json()["error"]
-        assert (rejected["param"], rejected["code"]) == ("tool_choice", "unsupported_parameter")
-        assert running.engine.requests == []
-    validate = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
-    async with gateway(shows, says(shows, TWO), features=UNGUIDED, **validate) as running:
-        choice = (await whole(running, tools=TOOLS, tool_choice="required")).choices[0]
-        assert choice.finish_reason == "tool_calls"
-    async with gateway(shows, says(shows, "No."), features=UNGUIDED, **validate) as running:
-        answer = await running.chat(tools=TOOLS, tool_choice="required")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "invalid_model_output")
-
-
 NAMED: list[dict[str, Any]] = [
     {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}, "parallel_tool_calls": True},
     {"functions": [each["function"] for each in TOOLS], "function_call": {"name": "time"}},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from dataclasses import replace
@@ -119,22 +118,6 @@ async def test_the_work_grows_with_the_number_of_choices_and_no_faster(folder: P
 
         few = await seconds(40)
         assert await seconds(8 * 40) < 24 * few
-
-
-async def test_a_client_that_leaves_closes_every_generation(folder: Path) -> None:
-    never = asyncio.Event()
-    ids = ByteIds(folder).of("H")
-    async with gateway(folder, lambda _: [EngineChunk(ids=ids), never], served=True) as running:
-        body = {"model": "scripted", "prompt": ["a", "b"], "stream": True, "n": 2}
-        async with running.client.stream("POST", "/v1/completions", json=body) as answer:
-            content = b""
-            async for data in answer.aiter_raw():
-                content += data
-                if content.count(b'"text":"H"') == 4:
-                    break
-        while len(running.engine.closed_early) < 4:
-            await asyncio.wait_for(running.engine.left.wait(), 5)
-            running.engine.left.clear()
 
 
 @pytest.mark.parametrize("stream", [False, True])

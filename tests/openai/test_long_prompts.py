@@ -49,26 +49,26 @@ async def test_what_is_too_long_by_far_is_refused_by_name(
         assert not running.engine.requests
 
 
-async def test_too_many_tokens_are_not_counted_to_the_last(folder: Path) -> None:
-    text = "a" * 70_000
-    async with gateway(folder, max_seq_len=20_000) as running:
-        for path, body in (
-            ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]}),
-            ("/v1/completions", {"prompt": text}),
-        ):
-            message = (await running.client.post(path, json={"model": MODEL, **body})).json()["error"]["message"]
-            assert "length is 20000 tokens, but the prompt is too long: it has more than 22500 tokens" in message
-        nearly = (await running.client.post("/v1/completions", json={"model": MODEL, "prompt": "a" * 22_000})).json()
-        assert "prompt is too long: 22000 tokens > 19999" in nearly["error"]["message"]  # so near, the count is exact
-
-
-@pytest.mark.parametrize("text", ["é" * 30_000, "😀" * 12_000])
-async def test_texts_of_long_characters_are_not_counted_to_the_last(folder: Path, text: str) -> None:
-    """A character may be as many tokens as it has bytes."""
-    async with gateway(folder, max_seq_len=40_000) as running:
-        answer = await running.client.post("/v1/completions", json={"model": MODEL, "prompt": text})
-        message = answer.json()["error"]["message"]
-        assert "length is 40000 tokens, but the prompt is too long: it has more than 45000 tokens" in message
+@pytest.mark.parametrize(
+    ("path", "body", "most"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 70_000}]}, 20_000),
+        ("/v1/completions", {"prompt": "a" * 70_000}, 20_000),
+        ("/v1/completions", {"prompt": "é" * 30_000}, 40_000),  # a character may be as many tokens as it has bytes
+        ("/v1/completions", {"prompt": "😀" * 12_000}, 40_000),
+    ],
+    ids=["chat", "completion", "two bytes", "four bytes"],
+)
+async def test_too_many_tokens_are_not_counted_to_the_last(
+    folder: Path, path: str, body: dict[str, Any], most: int
+) -> None:
+    async with gateway(folder, max_seq_len=most) as running:
+        message = (await running.client.post(path, json={"model": MODEL, **body})).json()["error"]["message"]
+        more = f"it has more than {most * 9 // 8} tokens"
+        assert f"length is {most} tokens, but the prompt is too long: {more}" in message
+        nearly = {"model": MODEL, "prompt": "a" * (most + 2000)}
+        message = (await running.client.post("/v1/completions", json=nearly)).json()["error"]["message"]
+        assert f"prompt is too long: {most + 2000} tokens > {most - 1}" in message  # so near, the count is exact
 
 
 async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:

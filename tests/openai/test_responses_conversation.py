@@ -309,15 +309,6 @@ async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, 
             assert "Short." in shown(second)
 
 
-async def test_without_keys_nothing_is_sealed(thinks: Path, says: Says) -> None:
-    async with gateway(thinks, says, features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await post(running, include=[ENCRYPTED])
-        assert answer.headers["x-ignored-parameters"] == f"include.{ENCRYPTED}"
-        assert "encrypted_content" not in answer.json()["output"][0]
-        rejected(await running.client.post("/v1/responses/compact", json={"model": MODEL, "input": "Hi"}),
-                400, None, "compaction_not_supported")  # fmt: skip
-
-
 async def test_items_of_other_responses(running: Gateway, says: Says) -> None:
     first = await whole(running, input="One?")
     says.text = "Two."

@@ -172,16 +172,6 @@ async def test_the_model_is_shown_what_chat_shows(all_shown: Path, row: str) -> 
         assert counted.json()["input_tokens"] == answer.json()["usage"]["input_tokens"]
 
 
-async def test_instructions_come_first(all_shown: Path) -> None:
-    async with gateway(all_shown, says(all_shown, "x"), features=UNGUIDED, max_seq_len=4096) as running:
-        await whole(running, instructions="Be terse.", input=[{"role": "developer", "content": "d"}, USER])
-        shown = running.engine.requests[-1].prompt.text
-        messages = [{"role": "system", "content": "Be terse."}, {"role": "developer", "content": "d"}, USER]
-        assert shown == await prompt_of_chat(running, messages)
-        await whole(running, instructions="Alone.", input=[])
-        assert "Alone." in running.engine.requests[-1].prompt.text
-
-
 @pytest.mark.parametrize(
     ("items", "param", "code"),
     [

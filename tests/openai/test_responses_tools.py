@@ -121,17 +121,6 @@ async def test_a_regular_expression_that_no_guide_has_is_only_shown(shows: Path,
             assert definition in running.engine.requests[0].prompt.text.replace("\\\\", "\\")
 
 
-async def test_tools_that_nobody_runs_are_left_out_and_named(shows: Path) -> None:
-    async with gateway(shows, says(shows, "x"), features=UNGUIDED, max_seq_len=4096) as running:
-        for choice in ("auto", "none", None):
-            answer = await post(running, tools=HOSTED + TOOLS, tool_choice=choice)
-            assert answer.status_code == 200
-            named = answer.headers["x-ignored-parameters"]
-            assert named == ", ".join(f"tools.{tool['type']}" for tool in HOSTED)
-            assert "web_search" not in running.engine.requests[-1].prompt.text
-        assert (await post(running, tools=HOSTED, tool_choice="auto")).status_code == 200
-
-
 @pytest.mark.parametrize(
     ("tools", "choice"),
     [
@@ -212,18 +201,6 @@ async def test_bad_tools(shows: Path, body: dict[str, Any], param: str, code: st
         error = answer.json()["error"]
         assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
         assert ".function" not in error["message"]
-
-
-async def test_many_tools_with_deep_schemas(shows: Path) -> None:
-    deep: dict[str, Any] = {"type": "string"}
-    for _ in range(12):
-        deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
-    tools = [function(f"f{n}", parameters={"$schema": "http://json-schema.org/draft-07/schema#", **deep})
-             for n in range(128)]  # fmt: skip
-    features = dataclasses.replace(GUIDED, max_seq_len=200_000)
-    async with gateway(shows, says(shows, "x"), features=features, max_seq_len=200_000) as running:
-        for answer in await both(running, tools=tools):
-            assert answer.status == "completed"
 
 
 async def test_tools_among_the_items(shows: Path) -> None:

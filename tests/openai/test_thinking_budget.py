@@ -22,9 +22,7 @@ from tests.openai.tools_harness import (
     SHOWS_TOOLS,
     TOOLS,
     UNGUIDED,
-    accumulated,
     call_text,
-    streamed,
     whole,
 )
 
@@ -60,23 +58,6 @@ async def test_a_prewarm_counts_no_reasoning(opened: Path) -> None:
             warmed = await ask(running, prompt_cache_options={"prewarm": True}, thinking_token_budget=0)
             assert warmed.usage is not None
             assert (warmed.usage.output_tokens, warmed.usage.output_tokens_details.reasoning_tokens) == (0, 0)
-
-
-async def test_chat(opened: Path) -> None:
-    async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await whole(running, thinking_token_budget=10)
-        (choice,) = answer.choices
-        assert (choice.message.content, choice.finish_reason) == ("Sunny.", "stop")
-        assert choice.message.model_extra == {"reasoning_content": "x" * 10}
-        assert answer.usage is not None
-        assert answer.usage.completion_tokens == 10 + len(END) + len("Sunny.")
-        assert answer.usage.prompt_tokens == len(running.engine.requests[0].prompt.ids)
-        assert answer.usage.prompt_tokens_details is None
-        assert answer.usage.completion_tokens_details is not None
-        assert answer.usage.completion_tokens_details.reasoning_tokens == 10
-        found = accumulated(await streamed(running, thinking_token_budget=10))
-        assert (found["content"], found["reasoning"], found["finish_reason"]) == ("Sunny.", "x" * 10, "stop")
-        assert running.engine.closed_early == [running.engine.requests[0].id, running.engine.requests[2].id]
 
 
 async def test_responses_and_messages(opened: Path) -> None:
