@@ -6,14 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from cryptography.fernet import Fernet
 from openai.types.conversations import Conversation, ConversationDeletedResource, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
 from gateway.api.openai.conversations.contents import MOST_BYTES, MOST_ITEMS
-from tests.app.harness import Gateway, gateway
+from tests.app.harness import Gateway, gateway, rejected
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ConversationItem)
 USER = {"role": "user", "content": "Hi"}
@@ -42,12 +41,6 @@ async def listed(running: Gateway, conversation: str, **query: Any) -> dict[str,
     for item in page["data"]:
         ITEM.validate_python(item, strict=True)
     return page
-
-
-def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
-    assert answer.status_code == status, answer.text
-    error = answer.json()["error"]
-    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
 
 
 async def test_from_its_beginning_to_its_end(folder: Path) -> None:

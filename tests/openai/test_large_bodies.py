@@ -17,7 +17,7 @@ from gateway.api.openai.completions.protocol import CompletionRequest
 from gateway.api.openai.tokens.protocol import TokenizeRequest
 from gateway.serving.long_work import LARGE_PROMPTS, PROMPTS, LongWork
 from gateway.serving.prompts import ChatPrompt, long_work
-from tests.app.harness import USER, gateway
+from tests.app.harness import USER, gateway, rejected
 from tests.app.scripted import MODEL
 
 PADDING = "x" * 300_000
@@ -26,8 +26,7 @@ PADDING = "x" * 300_000
 async def test_a_text_that_no_context_holds_is_refused_by_name(folder: Path) -> None:
     async with gateway(folder) as running:
         answer = await running.client.post("/tokenize", json={"prompt": "a" * (2**23 + 1)})
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "prompt", "string_above_max_length")
+        rejected(answer, 400, "prompt", "string_above_max_length")
 
 
 async def test_large_bodies_that_come_together_have_a_bound_in_all(
@@ -79,8 +78,7 @@ async def test_more_messages_than_any_context_has_room_for(
 ) -> None:
     async with gateway(folder) as running:
         answer = await running.chat(messages=[LETTER] * count)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+        error = rejected(answer, 400, param, code)
         assert says in error["message"]
         assert (await running.chat()).status_code == 200
 
@@ -169,8 +167,7 @@ async def test_long_arrays_are_refused_before_anything_is_made_of_their_items(
         monkeypatch.setattr(request_type, "model_validate", None)
     async with gateway(folder) as running:
         answer = await running.client.post(path, json={"model": MODEL, **fields})
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, param, "array_above_max_length")
+        rejected(answer, 400, param, "array_above_max_length")
 
 
 @pytest.mark.parametrize("place", [0, 255, 256, 999])

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.serving.long_work import BODIES, LARGE_PROMPTS, PROMPTS, LongWork
 from gateway.text.tokens import Tokenizer
-from tests.app.harness import USER, gateway
+from tests.app.harness import USER, gateway, rejected
 from tests.app.scripted import MAX_SEQ_LEN, MODEL
 from tests.waiting import until
 
@@ -75,8 +75,7 @@ async def test_prompts_that_are_too_many_tokens_together(folder: Path) -> None:
     async with gateway(folder, max_seq_len=4096) as running:
         prompts = ["a" * 4000] * 263
         answer = await running.client.post("/v1/completions", json={"model": MODEL, "max_tokens": 1, "prompt": prompts})
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "prompt", "array_above_max_length")
+        error = rejected(answer, 400, "prompt", "array_above_max_length")
         assert "1048576" in error["message"]
         assert not running.engine.requests
 

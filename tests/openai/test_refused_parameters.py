@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import Capability, EngineError, ErrorKind
-from tests.app.harness import USER, gateway
+from tests.app.harness import USER, gateway, rejected
 from tests.app.scripted import MODEL, TOKENS
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -86,8 +86,7 @@ async def test_log_probs_that_are_relative_are_not_served_where_sampling_truncat
     asked = {"model": MODEL, **given, **body}
     async with gateway(folder, features=RELATIVE) as running:
         answer = await running.client.post(path, json=asked)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, param, "unsupported_parameter")
+        error = rejected(answer, 400, param, "unsupported_parameter")
         assert "they would be relative; set x." in error["message"]
         assert not running.engine.requests
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
-from tests.app.harness import gateway, says
+from tests.app.harness import gateway, rejected, says
 from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
 from tests.openai.responses_harness import last_of, post, streamed, whole
 from tests.openai.tools_harness import GUIDED
@@ -141,8 +141,7 @@ async def test_bad_input_is_refused_by_the_client_s_own_names(
     async with gateway(folder) as running:
         for stream in (False, True):
             answer = await post(running, **body, stream=stream) if "stream" not in body else await post(running, **body)
-            error = answer.json()["error"]
-            assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+            error = rejected(answer, 400, param, code)
             assert "messages" not in error["message"].replace("These messages are refused", "")
             assert "response_format" not in error["message"]
         assert running.engine.requests == []

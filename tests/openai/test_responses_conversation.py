@@ -18,7 +18,7 @@ from openai.types.responses import Response, ResponseCompactionItem, ResponseUsa
 from gateway.api.openai.responses.compact import PROMPT
 from gateway.api.openai.responses.translate import SUMMARY
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from tests.app.harness import Gateway, gateway
+from tests.app.harness import Gateway, gateway, rejected
 from tests.app.scripted import MODEL, ByteIds, Step, write_tokenizer
 from tests.openai.responses_harness import events_of, post, streamed, whole
 from tests.openai.tools_harness import SHOWS_ALL, UNGUIDED
@@ -78,11 +78,6 @@ async def kept(running: Gateway, name: str) -> list[str]:
 
 def shown(running: Gateway) -> str:
     return running.engine.requests[-1].prompt.text
-
-
-def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
-    assert answer.status_code == status, answer.text
-    assert (answer.json()["error"]["param"], answer.json()["error"]["code"]) == (param, code)
 
 
 @WAYS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.harness import Gateway, gateway, says
+from tests.app.harness import Gateway, gateway, rejected, says
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.openai.responses_harness import post, whole
 from tests.openai.tools_harness import CITY, GUIDED, SHOWS_ALL, UNGUIDED
@@ -196,8 +196,7 @@ async def test_items_that_make_no_conversation(
 ) -> None:
     async with gateway(all_shown, features=UNGUIDED, max_seq_len=4096) as running:
         answer = await post(running, input=items)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+        error = rejected(answer, 400, param, code)
         assert "messages" not in error["message"]
 
 

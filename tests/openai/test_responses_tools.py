@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from tests.app.harness import gateway, says
+from tests.app.harness import gateway, rejected, says
 from tests.openai.responses_harness import post, streamed, whole
 from tests.openai.tools_harness import (
     ALL_KINDS,
@@ -133,8 +133,7 @@ async def test_a_regular_expression_that_no_guide_has_is_only_shown(shows: Path,
 async def test_a_choice_that_demands_what_nobody_runs_is_refused(shows: Path, tools: Any, choice: Any) -> None:
     async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
         answer = await post(running, tools=tools, tool_choice=choice)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "tool_choice", "unsupported_parameter")
+        rejected(answer, 400, "tool_choice", "unsupported_parameter")
 
 
 @pytest.mark.parametrize(
@@ -198,8 +197,7 @@ async def test_every_form_of_the_choice(
 async def test_bad_tools(shows: Path, body: dict[str, Any], param: str, code: str) -> None:
     async with gateway(shows, features=GUIDED, max_seq_len=4096) as running:
         answer = await post(running, **body)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+        error = rejected(answer, 400, param, code)
         assert ".function" not in error["message"]
 
 
