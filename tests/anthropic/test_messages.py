@@ -14,14 +14,13 @@ from tests.anthropic.messages_harness import (
     VERSION,
     error_of,
     events_of,
-    message_of,
     message_types,
     post,
     streamed,
     whole,
 )
 from tests.app.harness import gateway, says
-from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
+from tests.app.scripted import MODEL, ByteIds, Step
 from tests.openai.test_text_answers import TEXT
 from tests.openai.tools_harness import CITY, UNGUIDED, call_text
 from tests.published_types import published
@@ -110,22 +109,6 @@ async def test_what_is_estimated_says_so(folder: Path, ask: Any, most: int, reas
     async with gateway(folder) as running:
         message = await ask(running)
         assert (message.stop_reason_estimated, message.usage.estimated) == (None, None)
-
-
-async def test_the_relay_writes_the_same_events(folder: Path) -> None:
-    said = "Grüße \u2028 🙂 " * 20
-    async with gateway(folder, says(folder, said), features=UNGUIDED, max_seq_len=4096) as running:
-        slow = await post(running, stream=True)
-    context = gateway(
-        folder, says(folder, said), features=UNGUIDED, max_seq_len=4096, served=True, engine_type=RelayingEngine
-    )
-    async with context as running:
-        fast = await post(running, stream=True)
-        assert isinstance(running.engine, RelayingEngine)
-        assert running.engine.relayed > 100
-    for answer in (slow, fast):
-        assert message_of(answer.text).text == said
-        assert "\u2028" not in answer.text
 
 
 BROKEN: list[tuple[ErrorKind, int, str]] = [

@@ -209,7 +209,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def last(asked: Gateway) -> Any:
     """What the engine was asked, without what is only of errors and of the answer."""
     request = asked.engine.requests[-1]
-    more = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False, "most_stops": 4}
+    more: dict[str, Any] = {"max_tokens_name": "", "clamp_max_tokens": True, "stream": False, "most_stops": 4}
     return request.prompt, dataclasses.replace(request.params, **more), request.max_tokens
 
 

@@ -57,20 +57,6 @@ async def streaming(
         yield running, answer
 
 
-async def test_a_stop_string_ends_the_stream_and_releases_the_engine(folder: Path) -> None:
-    ids, never = ByteIds(folder).of("Hello"), asyncio.Event()
-
-    def script(request: Any) -> Any:
-        return [*(EngineChunk(ids=[index]) for index in ids), never]
-
-    async with gateway(folder, script) as running:
-        answer = await running.client.post("/v1/chat/completions", json={**STREAM, "stop": "lo"})
-        got = checked(answer.content)
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in got) == "Hel"
-        assert got[-1].choices[0].finish_reason == "stop"
-        assert len(running.engine.closed_early) == 1
-
-
 async def test_what_is_ready_leaves_in_one_write_with_an_event_a_token(folder: Path) -> None:
     ids = ByteIds(folder).of("Hello")
     async with streaming(folder, lambda _: chunks(ids)) as (_, answer):
@@ -183,20 +169,6 @@ async def in_flight(running: Gateway) -> tuple[float, float]:
     return float(values["gateway_requests_in_flight" + labels]), float(
         values["gateway_requests_cancelled_total" + labels]
     )
-
-
-async def test_a_client_that_leaves_a_stream_closes_the_engine(folder: Path) -> None:
-    never, ids = asyncio.Event(), ByteIds(folder).of("Hel")
-    script: Any = lambda _: [*(EngineChunk(ids=[i]) for i in ids), never]  # noqa: E731
-    async with gateway(folder, script, served=True) as running:
-        async with running.client.stream("POST", "/v1/chat/completions", json=STREAM) as answer:
-            raw, got = answer.aiter_raw(), b""
-            while b'"l"' not in got:
-                got += await anext(raw)
-            assert await in_flight(running) == (1, 0)
-        await asyncio.wait_for(running.engine.left.wait(), 5)
-        assert len(running.engine.closed_early) == 1
-        assert await in_flight(running) == (0, 1)
 
 
 async def test_a_client_that_leaves_before_the_first_token_closes_the_engine(folder: Path) -> None:

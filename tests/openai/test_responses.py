@@ -11,7 +11,7 @@ import pytest
 
 from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
 from tests.app.harness import gateway, rejected, says
-from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
+from tests.app.scripted import MODEL, ByteIds, Step
 from tests.openai.responses_harness import last_of, post, streamed, whole
 from tests.openai.tools_harness import GUIDED
 
@@ -24,17 +24,6 @@ def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> An
         return [*given, EngineError(kind, "The engine failed.")]
 
     return script
-
-
-@pytest.mark.parametrize("engine", ["told", "relayed"])
-async def test_tokens_that_skip_the_layers_are_numbered_and_kept(folder: Path, engine: str) -> None:
-    text = "word é " * 40
-    kind = {"engine_type": RelayingEngine} if engine == "relayed" else {}
-    async with gateway(folder, says(folder, text), served=True, max_seq_len=4096, **kind) as running:
-        answer = await post(running, stream=True, max_output_tokens=4000)
-        assert last_of(answer.text).output_text == text
-        if isinstance(running.engine, RelayingEngine):
-            assert running.engine.relayed > 200
 
 
 async def test_what_is_asked_for_is_repeated(folder: Path) -> None:

@@ -98,18 +98,6 @@ async def test_limits_stops_log_probs_and_several_choices(opened: Path) -> None:
         assert ids == ByteIds(opened).of("x" * 10 + END + "Sunny. Warm.")
 
 
-async def test_a_budget_that_is_enough_changes_nothing(opened: Path) -> None:
-    script = thinks_on(opened, "", thought=f"Hm.{END}Sunny.")
-    async with gateway(opened, script, features=UNGUIDED, max_seq_len=4096) as running:
-        free = (await running.chat(max_tokens=500, logprobs=True)).json()
-        enough = (await running.chat(max_tokens=500, logprobs=True, thinking_token_budget=50)).json()
-        unbound = (await running.chat(max_tokens=500, logprobs=True, thinking_token_budget=-1)).json()
-        assert free["choices"] == enough["choices"] == unbound["choices"]
-        assert free["usage"] == enough["usage"]
-        assert len(running.engine.requests) == 3
-        assert running.engine.closed_early == []
-
-
 async def test_no_thought_at_all(opened: Path) -> None:
     async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
         answer = await whole(running, thinking_token_budget=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import socket
 import ssl
@@ -42,19 +43,22 @@ def pair(authority: Authority) -> Pair:
     return authority.issue("gateway")
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a test by each event loop."""
+def by_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
+    """Run a test by asyncio's event loop and by uvloop's."""
 
-    def runs(test: Coroutine[Any, Any, None]) -> None:
-        loop: asyncio.AbstractEventLoop = request.param()
+    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], **given: Any) -> None:
+        loop = new_loop()
         try:
-            loop.run_until_complete(test)
+            loop.run_until_complete(test(**given))
         finally:
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
-    return runs
+    of_test = inspect.signature(test).parameters.values()
+    new_loop = inspect.Parameter("new_loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([new_loop, *of_test])  # type: ignore[attr-defined] # its fixtures
+    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
+    return pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])(run)
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,43 +137,36 @@ async def body(reader: asyncio.StreamReader) -> str:
     return (await reader.readexactly(length)).decode()
 
 
-def test_requests_come_by_tls(run: Any, authority: Authority, pair: Pair) -> None:
-    async def test() -> None:
-        async with listening(contexts(pair)) as port:
-            assert await answer(port, client(authority)) == "https 0"
-            large = 3_000_000
-            post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % large + bytes(large)
-            assert await answer(port, client(authority), post) == f"https {large}"
-
-    run(test())
+@by_each_loop
+async def test_requests_come_by_tls(authority: Authority, pair: Pair) -> None:
+    async with listening(contexts(pair)) as port:
+        assert await answer(port, client(authority)) == "https 0"
+        large = 3_000_000
+        post = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % large + bytes(large)
+        assert await answer(port, client(authority), post) == f"https {large}"
 
 
-def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(
-    run: Any, authority: Authority, pair: Pair
-) -> None:
+@by_each_loop
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(authority: Authority, pair: Pair) -> None:
     """The client's last flight and its request in one segment: nothing of it may be lost."""
-
-    async def test() -> None:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = client(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
-        async with listening(contexts(pair)) as port:
-            reader, writer = await connect(port)
-            while True:
-                try:
-                    tls.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    writer.write(outgoing.read())
-                    incoming.write(await reader.read(65536))
-            tls.write(ASK)
-            writer.write(outgoing.read())
-            got = b""
-            while b"https 0" not in got:
-                if not (more := decrypted(tls)):
-                    incoming.write(await asyncio.wait_for(reader.read(65536), SOON_S))
-                got += more
-
-    run(test())
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    async with listening(contexts(pair)) as port:
+        reader, writer = await connect(port)
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65536))
+        tls.write(ASK)
+        writer.write(outgoing.read())
+        got = b""
+        while b"https 0" not in got:
+            if not (more := decrypted(tls)):
+                incoming.write(await asyncio.wait_for(reader.read(65536), SOON_S))
+            got += more
 
 
 def decrypted(tls: ssl.SSLObject) -> bytes:
@@ -180,45 +177,38 @@ def decrypted(tls: ssl.SSLObject) -> bytes:
         return b""
 
 
-def test_clients_show_certificates_where_they_must(run: Any, authority: Authority, pair: Pair, tmp_path: Path) -> None:
-    async def test() -> None:
-        stranger = Authority(tmp_path, "Strangers").issue("stranger")
-        known = authority.issue("client")
-        made = contexts(pair, client_ca=authority.path, client_certificates="required")
-        async with listening(made) as port:
-            assert await answer(port, client(authority, known)) == "https 0"
-            for rejected in (client(authority), client(authority, stranger)):
-                assert await first_word(port, rejected) == ""
-        made = contexts(pair, client_ca=authority.path, client_certificates="optional")
-        async with listening(made) as port:
-            assert await answer(port, client(authority)) == "https 0"
-            with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                await answer(port, client(authority, stranger))
-
-    run(test())
+@by_each_loop
+async def test_clients_show_certificates_where_they_must(authority: Authority, pair: Pair, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path, "Strangers").issue("stranger")
+    known = authority.issue("client")
+    made = contexts(pair, client_ca=authority.path, client_certificates="required")
+    async with listening(made) as port:
+        assert await answer(port, client(authority, known)) == "https 0"
+        for rejected in (client(authority), client(authority, stranger)):
+            assert await first_word(port, rejected) == ""
+    made = contexts(pair, client_ca=authority.path, client_certificates="optional")
+    async with listening(made) as port:
+        assert await answer(port, client(authority)) == "https 0"
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await answer(port, client(authority, stranger))
 
 
-def test_an_authority_that_is_taken_away_lets_nobody_in(
-    run: Any, authority: Authority, pair: Pair, tmp_path: Path
-) -> None:
+@by_each_loop
+async def test_an_authority_that_is_taken_away_lets_nobody_in(authority: Authority, pair: Pair, tmp_path: Path) -> None:
     """Not by a session of before either."""
-
-    async def test() -> None:
-        other = Authority(tmp_path / "other", "Other")
-        trusted = tmp_path / "clients.crt"
-        trusted.write_bytes(authority.path.read_bytes() + other.path.read_bytes())
-        made = contexts(pair, client_ca=trusted, client_certificates="required")
-        async with listening(made) as port:
-            context = client(authority, other.issue("client"))
-            session = await asyncio.to_thread(_session, port, context)
-            assert await asyncio.to_thread(_session, port, context, session) is not None
-            trusted.write_bytes(authority.path.read_bytes())
-            await made.look(now=True)
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                await asyncio.to_thread(_session, port, context, session)
-            assert await answer(port, client(authority, authority.issue("client2"))) == "https 0"
-
-    run(test())
+    other = Authority(tmp_path / "other", "Other")
+    trusted = tmp_path / "clients.crt"
+    trusted.write_bytes(authority.path.read_bytes() + other.path.read_bytes())
+    made = contexts(pair, client_ca=trusted, client_certificates="required")
+    async with listening(made) as port:
+        context = client(authority, other.issue("client"))
+        session = await asyncio.to_thread(_session, port, context)
+        assert await asyncio.to_thread(_session, port, context, session) is not None
+        trusted.write_bytes(authority.path.read_bytes())
+        await made.look(now=True)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.to_thread(_session, port, context, session)
+        assert await answer(port, client(authority, authority.issue("client2"))) == "https 0"
 
 
 def _session(port: int, context: ssl.SSLContext, before: ssl.SSLSession | None = None) -> ssl.SSLSession | None:
@@ -231,73 +221,62 @@ def _session(port: int, context: ssl.SSLContext, before: ssl.SSLSession | None =
         return tls.session
 
 
-def test_what_does_not_shake_hands_costs_little(
-    run: Any, authority: Authority, pair: Pair, caplog: pytest.LogCaptureFixture
+@by_each_loop
+async def test_what_does_not_shake_hands_costs_little(
+    authority: Authority, pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-
-    async def test() -> None:
-        async with listening(contexts(pair), bounds=HttpLimits(head_s=0.3, connections=4)) as port:
-            reader, writer = await connect(port)
-            writer.write(ASK)
-            assert b"HTTP" not in await asyncio.wait_for(reader.read(), SOON_S)
-            silent = [await connect(port) for _ in range(3)]
-            for reader, _ in silent:  # the time of a handshake has a bound
-                assert await asyncio.wait_for(reader.read(), SOON_S) == b""
-            reader, writer = await connect(port)
-            writer.write(b"\x16\x03\x01" + bytes(range(200)))
-            await asyncio.wait_for(reader.read(), SOON_S)
-            assert await answer(port, client(authority)) == "https 0"
-
-    run(test())
+    async with listening(contexts(pair), bounds=HttpLimits(head_s=0.3, connections=4)) as port:
+        reader, writer = await connect(port)
+        writer.write(ASK)
+        assert b"HTTP" not in await asyncio.wait_for(reader.read(), SOON_S)
+        silent = [await connect(port) for _ in range(3)]
+        for reader, _ in silent:  # the time of a handshake has a bound
+            assert await asyncio.wait_for(reader.read(), SOON_S) == b""
+        reader, writer = await connect(port)
+        writer.write(b"\x16\x03\x01" + bytes(range(200)))
+        await asyncio.wait_for(reader.read(), SOON_S)
+        assert await answer(port, client(authority)) == "https 0"
     assert "it sent plain HTTP" in caplog.text
     assert "Traceback" not in caplog.text
     assert not [each for each in caplog.records if each.levelno > logging.INFO]
 
 
-def test_handshakes_count_among_the_connections(run: Any, authority: Authority, pair: Pair) -> None:
+@by_each_loop
+async def test_handshakes_count_among_the_connections(authority: Authority, pair: Pair) -> None:
     """Beyond the bound a connection is closed before it costs anything, until others have ended."""
-
-    async def test() -> None:
-        async with listening(contexts(pair), bounds=HttpLimits(connections=2, head_s=2)) as port:
-            idle = [await connect(port) for _ in range(2 + MOST_REJECTED)]
-            with pytest.raises((ssl.SSLError, ConnectionError)):
-                await answer(port, client(authority))
-            for _, each in idle:
-                each.transport.abort()
-            deadline = time.monotonic() + SOON_S
-            while await first_word(port, client(authority)) != "https":
-                assert time.monotonic() < deadline
-
-    run(test())
+    async with listening(contexts(pair), bounds=HttpLimits(connections=2, head_s=2)) as port:
+        idle = [await connect(port) for _ in range(2 + MOST_REJECTED)]
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await answer(port, client(authority))
+        for _, each in idle:
+            each.transport.abort()
+        deadline = time.monotonic() + SOON_S
+        while await first_word(port, client(authority)) != "https":
+            assert time.monotonic() < deadline
 
 
-def test_silent_handshakes_do_not_hold_the_last_files(run: Any, authority: Authority, pair: Pair) -> None:
+@by_each_loop
+async def test_silent_handshakes_do_not_hold_the_last_files(authority: Authority, pair: Pair) -> None:
     """Where the process may open few files, all of which are for rejected connections here."""
-
-    async def test() -> None:
-        async with listening(contexts(pair), bounds=HttpLimits(files=SPARE_FILES)) as port:
-            silent = [await connect(port) for _ in range(SPARE_FILES)]
-            began = time.monotonic()
-            for reader, _ in silent[: SPARE_FILES // 2]:
-                assert await asyncio.wait_for(reader.read(), SOON_S) == b""
-            assert time.monotonic() - began < SOON_S / 2  # the time of a handshake is longer
-            assert "limit of open files" in await answer(port, client(authority))
-
-    run(test())
+    async with listening(contexts(pair), bounds=HttpLimits(files=SPARE_FILES)) as port:
+        silent = [await connect(port) for _ in range(SPARE_FILES)]
+        began = time.monotonic()
+        for reader, _ in silent[: SPARE_FILES // 2]:
+            assert await asyncio.wait_for(reader.read(), SOON_S) == b""
+        assert time.monotonic() - began < SOON_S / 2  # the time of a handshake is longer
+        assert "limit of open files" in await answer(port, client(authority))
 
 
-def test_the_oldest_version_is_a_setting(run: Any, authority: Authority, pair: Pair) -> None:
-    async def test() -> None:
-        old = client(authority)
-        old.maximum_version = ssl.TLSVersion.TLSv1_2
-        async with listening(contexts(pair)) as port:
-            assert await answer(port, old) == "https 0"
-        async with listening(contexts(pair, minimum_version="1.3")) as port:
-            assert await first_word(port, old) == ""
-            assert await answer(port, client(authority)) == "https 0"
-
-    run(test())
+@by_each_loop
+async def test_the_oldest_version_is_a_setting(authority: Authority, pair: Pair) -> None:
+    old = client(authority)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with listening(contexts(pair)) as port:
+        assert await answer(port, old) == "https 0"
+    async with listening(contexts(pair, minimum_version="1.3")) as port:
+        assert await first_word(port, old) == ""
+        assert await answer(port, client(authority)) == "https 0"
 
 
 def test_an_expired_certificate_is_not_begun_with(authority: Authority) -> None:
