@@ -73,13 +73,6 @@ async def test_every_page(folder: Path) -> None:
         assert allowed(await running.client.options("/v1/models", headers={"Origin": OTHER, **ASKED})) == "*"
 
 
-async def test_without_the_setting_no_page_may(folder: Path) -> None:
-    async with gateway(folder) as running:
-        answer = await ask(running)
-        assert not [name for name in answer.headers if name.startswith("access-control")]
-        assert (await running.client.options("/v1/models", headers=ASKED)).status_code == 405
-
-
 def origins(text: str) -> tuple[str, ...]:
     environment = {"GATEWAY_MODEL": "m", "GATEWAY_TRITON_URL": "x:1", "GATEWAY_CORS_ORIGINS": text}
     return load_settings(environment=environment).server.cors.origins

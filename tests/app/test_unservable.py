@@ -1,4 +1,4 @@
-"""A model that cannot be served as it is deployed: clients are told not to try again, operators are told why."""
+"""A model that cannot be served: clients are told whether to try again and no address, operators are told why."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import httpx
 import pytest
 
 from gateway.app import create_app
-from tests.app.harness import USER
-from tests.app.scripted import MODEL, settings_for
+from gateway_ops.check.endpoint import describe_gateway
+from tests.app.documented import DocumentedClient
+from tests.app.harness import USER, gateway
+from tests.app.scripted import MODEL, settings_for, write_tokenizer
 from tests.triton.scripted_triton import ScriptedTriton, stock_configs
 
 CHAT = {"model": MODEL, "messages": USER, "max_tokens": 1}
@@ -41,7 +43,7 @@ def with_a_required_image() -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def gateway(triton: str, folder: Path | None) -> AsyncIterator[httpx.AsyncClient]:
+async def gateway_before(triton: str, folder: Path | None) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a gateway before a Triton; without a folder the tokenizer is to come from there."""
     app = create_app(settings_for(folder, triton={"url": triton}, timeouts={"discovery_s": 0}))
     transport = httpx.ASGITransport(app=app)
@@ -71,7 +73,7 @@ async def test_clients_are_told_not_to_try_again(
     requests = GENERATING if tokenizer == "configured" else GENERATING + TOKENS
     async with (
         ScriptedTriton(configs=with_a_required_image()) as triton,
-        gateway(triton.url, folder if tokenizer == "configured" else None) as client,
+        gateway_before(triton.url, folder if tokenizer == "configured" else None) as client,
     ):
         await until_ready(client, 503, REASON)
         for path, body in requests:
@@ -92,7 +94,7 @@ async def test_clients_are_told_not_to_try_again(
 
 
 async def test_service_begins_once_the_model_fits(folder: Path) -> None:
-    async with ScriptedTriton(configs=with_a_required_image()) as triton, gateway(triton.url, folder) as client:
+    async with ScriptedTriton(configs=with_a_required_image()) as triton, gateway_before(triton.url, folder) as client:
         await until_ready(client, 503, REASON)
         triton.configs.update(stock_configs())
         await until_ready(client, 200)
@@ -100,10 +102,53 @@ async def test_service_begins_once_the_model_fits(folder: Path) -> None:
 
 
 async def test_what_passes_by_itself_may_be_tried_again(folder: Path) -> None:
-    async with ScriptedTriton(configs=with_a_required_image()) as triton, gateway(triton.url, folder) as client:
+    async with ScriptedTriton(configs=with_a_required_image()) as triton, gateway_before(triton.url, folder) as client:
         await until_ready(client, 503, REASON)
         await triton.stop()
         await until_ready(client, 503, "unreachable")
         answer = await client.post("/v1/chat/completions", json=CHAT)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["code"] == "service_unavailable"
+
+
+HOST = "127.0.0.1"
+KEYS = {"server": {"api_keys": ["key"]}}
+
+
+async def test_a_model_without_its_triton_tells_clients_no_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    folder = write_tokenizer(tmp_path / "secret-folder")
+    triton = {"url": f"{HOST}:1", "metrics_url": f"http://{HOST}:2/metrics"}
+    app = create_app(settings_for(folder, triton=triton, timeouts={"discovery_s": 0}))  # the real backend
+    async with app.router.lifespan_context(app):
+        transport = httpx.ASGITransport(app=app)
+        async with DocumentedClient(False, base_url="http://localhost", transport=transport) as client:
+            body = {"model": MODEL, "messages": USER, "prompt": "Hi"}
+            answers = [
+                await client.get("/v1/models"),
+                await client.get(f"/v1/models/{MODEL}"),
+                await client.get("/tokenizer_info"),
+                await client.post("/v1/chat/completions", json=body),
+                await client.post("/v1/chat/completions/render", json=body),
+                await client.post("/v1/completions", json=body),
+            ]
+            told = answers[1].json()["gateway"]
+            assert (told["ready"], told["reason"]) == (False, answers[3].json()["error"]["message"])
+            assert [answer.status_code for answer in answers] == [200, 200, 200, 503, 503, 503]
+            for answer in answers:
+                assert HOST not in answer.text
+                assert "secret" not in answer.text
+            assert HOST in (await client.get("/health/ready")).json()["models"][MODEL]["reason"]
+
+
+async def test_a_check_of_a_gateway_reads_the_reason_where_operators_do(folder: Path) -> None:
+    async with gateway(folder, served=True, engine_up=False) as running:
+        running.backend.leave(f"Triton at {HOST}:1 has not been reached yet")
+        findings, models = await describe_gateway(str(running.client.base_url), None)
+        assert [finding.what for finding in findings] == [f"Triton at {HOST}:1 has not been reached yet."]
+        assert models[MODEL].reason == f"Triton at {HOST}:1 has not been reached yet"
+    async with gateway(folder, served=True, engine_up=False, **KEYS) as running:
+        (finding,), _ = await describe_gateway(str(running.client.base_url), "key")
+        assert finding.what == "The model is currently unavailable; try again later."
