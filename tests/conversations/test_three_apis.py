@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from openai.types.responses import Response
 
-from tests.anthropic.messages_harness import message_types
 from tests.anthropic.messages_harness import streamed as streamed_message
 from tests.anthropic.messages_harness import whole as whole_message
 from tests.app.harness import Gateway
 from tests.app.scripted import write_tokenizer
+from tests.conversations.clients import Chat, Client, Messages, Responses
 from tests.openai.responses_harness import running
 from tests.openai.responses_harness import streamed as streamed_response
 from tests.openai.responses_harness import whole as whole_response
@@ -141,48 +140,22 @@ def answers(draw: st.DrawFn) -> str:
     return thought + "".join(draw(st.lists(st.one_of(TEXTS, call), max_size=4)))
 
 
-def parts_of_response(response: Response) -> dict[str, Any]:
-    """What a response says, in chat's terms."""
-    found = [item.to_dict() for item in response.output]
-    usage = response.usage
-    assert usage is not None
-    calls = [(item["name"], item["arguments"]) for item in found if item["type"] == "function_call"]
+def parts_of(client: Client, answer: Any) -> dict[str, Any]:
+    """What an answer says, in chat's terms."""
+    body = answer.to_dict()
+    said, usage = client.whole(body), body["usage"]
+    ends = {body.get("status"), body.get("stop_reason"), *(each["finish_reason"] for each in body.get("choices", ()))}
+    details = usage.get("completion_tokens_details") or usage.get("output_tokens_details") or {}
     return {
-        "content": response.output_text,
-        "calls": calls,
-        "reasoning": "".join(item["content"][0]["text"] for item in found if item["type"] == "reasoning"),
-        "cut": response.status == "incomplete",
-        "usage": (usage.input_tokens, usage.output_tokens, usage.output_tokens_details.reasoning_tokens),
-    }
-
-
-async def parts_of_chat(asked: Gateway, **body: Any) -> dict[str, Any]:
-    """The same of a chat completion."""
-    answer = await whole_chat(asked, **body)
-    (choice,) = answer.choices
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens_details is not None
-    return {
-        "content": choice.message.content or "",
-        "calls": [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or []
-                  if call.type == "function"],
-        "reasoning": (choice.message.model_extra or {}).get("reasoning_content") or "",
-        "cut": choice.finish_reason == "length",
-        "usage": (answer.usage.prompt_tokens, answer.usage.completion_tokens,
-                  answer.usage.completion_tokens_details.reasoning_tokens),
-    }  # fmt: skip
-
-
-def parts_of_message(message: message_types.Message) -> dict[str, Any]:
-    """What a message says, in chat's terms."""
-    usage = message.usage
-    thinking = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0
-    return {
-        "content": message.text,
-        "calls": [(call.name, call.input) for call in message.calls],
-        "reasoning": message.thinking,
-        "cut": message.stop_reason == "max_tokens",
-        "usage": (usage.input_tokens + usage.cache_read_input_tokens, usage.output_tokens, thinking),
+        "content": "".join(said.texts),
+        "calls": [call[1:] for call in said.calls],
+        "reasoning": "".join(said.thoughts),
+        "cut": not ends.isdisjoint({"length", "incomplete", "max_tokens"}),
+        "usage": (
+            usage.get("prompt_tokens", usage.get("input_tokens")) + usage.get("cache_read_input_tokens", 0),
+            usage.get("completion_tokens", usage.get("output_tokens")),
+            details.get("reasoning_tokens", details.get("thinking_tokens", 0)),
+        ),
     }
 
 
@@ -217,14 +190,14 @@ async def check_the_same(
     asked: Gateway, chat: dict[str, Any], response: dict[str, Any], message: dict[str, Any], limit: int
 ) -> dict[str, Any]:
     """Send the bodies of one request by each API, whole and streamed; what chat says."""
-    said = await parts_of_chat(asked, **chat, max_tokens=limit)
+    said = parts_of(Chat(), await whole_chat(asked, **chat, max_tokens=limit))
     request, of_messages = last(asked), for_messages(said)
     for by_responses in (whole_response, streamed_response):
-        assert parts_of_response(await by_responses(asked, **response, max_output_tokens=limit)) == said
+        assert parts_of(Responses(), await by_responses(asked, **response, max_output_tokens=limit)) == said
         assert last(asked) == request
     for by_messages in (whole_message, streamed_message) if of_messages else (whole_message,):
-        got = parts_of_message(await by_messages(asked, **message, max_tokens=limit))
-        assert of_messages in (None, got)
+        got = parts_of(Messages(), await by_messages(asked, **message, max_tokens=limit))
+        assert of_messages in (None, for_messages(got))
         assert last(asked) == request
     return said
 

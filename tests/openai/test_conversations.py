@@ -159,22 +159,11 @@ async def test_fields_that_must_be_there(folder: Path) -> None:
 async def test_one_that_is_full_takes_no_more(folder: Path) -> None:
     async with gateway(folder) as running:
         made = await new(running, items=[{"role": "user", "content": "x" * (MOST_BYTES - 2000)}])
-        more = {"items": [{"role": "user", "content": "y" * 2000}]}
-        rejected(
-            await running.client.post(f"/v1/conversations/{made}/items", json=more),
-            400,
-            "items",
-            "conversation_too_large",
-        )
-        made = await new(running, items=[USER] * (MOST_ITEMS - 1))
-        more = {"items": [USER, USER]}
-        rejected(
-            await running.client.post(f"/v1/conversations/{made}/items", json=more),
-            400,
-            "items",
-            "conversation_too_large",
-        )
-        assert (await running.client.post(f"/v1/conversations/{made}/items", json={"items": [USER]})).status_code == 200
+        many = await new(running, items=[USER] * (MOST_ITEMS - 1))
+        for content, most in (([{"role": "user", "content": "y" * 2000}], made), ([USER, USER], many)):
+            full = await running.client.post(f"/v1/conversations/{most}/items", json={"items": content})
+            rejected(full, 400, "items", "conversation_too_large")
+        assert (await running.client.post(f"/v1/conversations/{many}/items", json={"items": [USER]})).status_code == 200
 
 
 async def test_two_writers_never_lose_an_item(folder: Path, tmp_path: Path) -> None:
