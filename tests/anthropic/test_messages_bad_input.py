@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.anthropic.messages_harness import checked, error_of, message_of
 from tests.app.scripted import MODEL
 from tests.openai.responses_harness import running
-from tests.openai.test_responses_bad_input import bodies
+from tests.openai.test_responses import bodies
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
 from tests.rings import examples
 

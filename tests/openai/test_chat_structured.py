@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.generation import Capability
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides import check_schema, wellformed
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL
 from tests.openai import peer_parameters as peers
@@ -327,3 +330,22 @@ async def test_what_is_wrong_is_named(shows: Path, body: dict[str, Any], param: 
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]["param"] == param
         assert running.engine.requests == []
+
+
+GOOD = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def test_a_bad_schema_is_refused_each_time_by_the_path_that_it_has_then() -> None:
+    wellformed._passed.clear()
+    for path in ("tools[0].function.parameters", "tools[7].function.parameters"):
+        with pytest.raises(BadRequestError) as rejected:
+            check_schema({**GOOD, "type": "city"}, path)
+        assert rejected.value.param == f"{path}.type"
+
+
+@pytest.mark.parametrize(("good", "bad"), [(math.nan, None), (1, True), (2, "2"), (3, [3])])
+def test_a_schema_that_is_written_alike_is_another(good: Any, bad: Any) -> None:
+    wellformed._passed.clear()
+    check_schema({"minimum": good}, "schema")
+    with pytest.raises(BadRequestError):
+        check_schema({"minimum": bad}, "schema")

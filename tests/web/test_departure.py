@@ -1,4 +1,4 @@
-"""uvicorn with the project's protocol, and clients that leave: the work for them ends, and has cleaned up."""
+"""Work and answers that end once: with clients that leave, and with exceptions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from fastapi import APIRouter, FastAPI
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
+from gateway.http.access_log import AccessLogMiddleware
 from gateway.http.client_connection import ClientDisconnectedError, connection_of, while_connected
 from gateway.http.http_protocol import http_protocol
+from gateway.http.routing import DirectRoute
 from gateway.http.sse import COMMENT, EventStream
+from gateway.telemetry.metrics import Metrics
 from tests.web.served import served
 
 REQUEST = b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -168,3 +173,62 @@ async def test_a_cancelled_server_takes_its_work_along() -> None:
         await task
     assert cleaned == [True]
     assert len(asyncio.all_tasks()) == 1
+
+
+class _FaultError(Exception):
+    pass
+
+
+class _Breaks(Response):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        del scope, receive
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise _FaultError
+
+
+def application() -> AccessLogMiddleware:
+    app, router = FastAPI(), APIRouter(route_class=DirectRoute)
+
+    @router.get("/before")
+    async def before(_: Request) -> Response:
+        raise _FaultError
+
+    @router.get("/behind")
+    async def behind(_: Request) -> Response:
+        return _Breaks()
+
+    async def handle(_: Request, __: Exception) -> Response:
+        return PlainTextResponse("handled", 418)
+
+    app.router.routes += router.routes
+    app.add_exception_handler(_FaultError, handle)
+    return AccessLogMiddleware(app, metrics=Metrics(), running=set())
+
+
+async def sent(path: str) -> list[Any]:
+    found: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        found.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "headers": [],
+        "query_string": b"",
+    }
+    try:
+        await application()({**scope, "http_version": "1.1", "root_path": "", "scheme": "http"}, receive, send)
+    except RuntimeError:  # Starlette's word for it
+        found.append({"status": "raised"})
+    return [message["status"] for message in found if "status" in message]
+
+
+@pytest.mark.parametrize(("path", "statuses"), [("/before", [418]), ("/behind", [200, "raised"])])
+async def test_an_answer_begins_once(path: str, statuses: list[Any]) -> None:
+    assert await sent(path) == statuses
