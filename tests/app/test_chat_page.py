@@ -1,4 +1,4 @@
-"""The bytes of the pages: what browsers get at ``/`` and ``/docs``, when, and that nothing else is asked or run."""
+"""The bytes of the pages at ``/`` and ``/docs``, that nothing else is asked or run, and who sees them and metrics."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from gateway.api.page import routes
 from gateway.api.page.routes import DOCS_PATHS, PAGE_PATHS
 from gateway.app import create_app
 from gateway.generation.health import HealthState
+from gateway.settings import Settings
+from tests.app.harness import Gateway, gateway
 from tests.app.harness import gateway as gateway_over
 from tests.app.scripted import ScriptedBackend, settings_for
 
@@ -204,3 +206,66 @@ async def test_each_operation_that_takes_a_body_shows_one(folder: Path) -> None:
     shown = {path: body["content"]["application/json"].get("examples") for path, body in bodies.items() if body}
     assert len(shown) > 10
     assert [path for path, examples in shown.items() if not examples] == []
+
+
+KEY = {"Authorization": "Bearer key"}
+
+
+@pytest.mark.parametrize(
+    ("server", "without", "with_key"),
+    [
+        ({}, "all", "all"),
+        ({"metrics": "slim"}, "slim", "slim"),
+        ({"metrics": "key"}, "slim", "all"),
+        ({"metrics": "none"}, None, None),
+        ({"internal_port": 9999}, "slim", "slim"),
+        ({"internal_port": 9999, "metrics": "all"}, "all", "all"),
+    ],
+)
+async def test_metrics_are_shown_as_set(
+    folder: Path, server: dict[str, Any], without: str | None, with_key: str | None
+) -> None:
+    async with gateway(folder, server={**KEYS, **server}) as one:
+        for headers, shown in (({}, without), (KEY, with_key)):
+            answer = await metrics(one, headers)
+            if shown is None:
+                assert answer.status_code == 404
+                continue
+            assert answer.status_code == 200
+            assert "gateway_model_ready{" in answer.text
+            assert "\ngateway_num_requests_waiting 0.0\n" in answer.text
+            assert ("gateway_requests_total" in answer.text) == (shown == "all")
+        if server.get("metrics") == "key":
+            assert (await metrics(one, {"x-api-key": "wrong"})).status_code == 401
+
+
+async def metrics(gateway: Gateway, headers: dict[str, str]) -> httpx.Response:
+    """The page, not held against the document, which knows nothing of settings."""
+    request = gateway.client.build_request("GET", "/metrics", headers=headers)
+    answer = await gateway.client.send(request, stream=True)
+    await answer.aread()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("server", "without", "with_key"),
+    [({}, 200, 200), ({"docs": "key"}, 401, 200), ({"docs": "none"}, 404, 404), ({"internal_port": 9999}, 404, 404)],
+)
+async def test_documentation_is_shown_as_set(folder: Path, server: dict[str, Any], without: int, with_key: int) -> None:
+    async with gateway(folder, server={**KEYS, **server}) as one:
+        for path in DOCS_PATHS:
+            static = path != "/openapi.json" and without == 401  # it says nothing of the gateway, and asks for the key
+            assert (await one.client.get(path)).status_code == (200 if static else without)
+            assert (await one.client.get(path, headers=KEY)).status_code == with_key
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ({"metrics": "key"}, "server.metrics: key requires server.api_keys"),
+        ({"docs": "key"}, "server.docs: key requires server.api_keys"),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(server: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Settings.model_validate({"server": server, "models": [{"name": "m", "triton": {"url": "h:1"}}]})
