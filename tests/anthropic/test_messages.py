@@ -234,15 +234,11 @@ async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
         assert {(each["type"], each["lifecycle"]) for each in listed["data"]} == {("model", "active")}
         one = await running.client.get("/v1/models/claude-x", headers=VERSION)
         assert one.json() == listed["data"][1]
+        assert (await whole(running, model="claude-x")).model == MODEL
         error_of(await running.client.get("/v1/models/none", headers=VERSION), 404, "not_found_error")
         assert (await running.client.get("/v1/models")).json()["object"] == "list"
         assert (await running.client.get(f"/v1/models/{MODEL}")).json()["object"] == "model"
         assert (await running.client.head("/v1/models", headers=VERSION)).status_code == 200
-
-
-async def test_an_alias_answers_as_its_model(folder: Path) -> None:
-    async with gateway(folder, aliases=["claude-x"]) as running:
-        assert (await whole(running, model="claude-x")).model == MODEL
 
 
 SHORT = HttpLimits(head_s=0.2, body_s=0.2, silence_s=0.2)
