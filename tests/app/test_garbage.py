@@ -22,7 +22,7 @@ from gateway.serving.registry import Registry
 from gateway.settings import Settings
 from tests.app.harness import USER, Gateway, gateway, says
 from tests.app.scripted import MODEL, ByteIds, ScriptedBackend, ScriptedEngine, Step, settings_for, write_tokenizer
-from tests.faults.stack import Stack, ask, stack
+from tests.faults.stack import ask, stack
 from tests.garbage import check_leaves_nothing
 from tests.triton.scripted_triton import ScriptedTriton
 from tests.waiting import until
@@ -213,7 +213,8 @@ async def test_memory_stays_flat_over_reloads(tmp_path: Path, reloads: int) -> N
                 settings["models"][0]["max_stops"] = 4 + reload % 2
                 (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(settings))
                 running.gateway.signal(signal.SIGHUP)
-                await running.until(lambda: _reloads(running) == reload)  # noqa: B023 - before the next one
+                name, applied = "gateway_settings_reloads_total", 'outcome="applied"'
+                await running.until(lambda: running.gateway.metric(name, applied) == reload)  # noqa: B023 - at once
                 assert (await ask(client, 20)).whole
                 held.append(running.gateway.metric("gateway_memory_bytes"))
         assert max(held[-5:]) - max(held[:5]) < 30 * _MIB, [round(each / _MIB) for each in held]
@@ -228,7 +229,3 @@ def _large(folder: Path) -> Path:
     vocabulary.update({f"word{index}": index for index in range(len(vocabulary), 30_000)})
     file.write_text(json.dumps(tokenizer))
     return folder
-
-
-def _reloads(running: Stack) -> float:
-    return running.gateway.metric("gateway_settings_reloads_total", 'outcome="applied"')

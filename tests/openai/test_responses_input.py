@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.app.harness import Gateway, gateway, rejected, says
+from tests.app.harness import gateway, rejected, says
 from tests.app.scripted import MODEL, write_tokenizer
 from tests.conversations.test_three_apis import EXAMPLES, NAMES, TEXTS, answers, of_responses
 from tests.openai.responses_harness import post, running, streamed, whole
@@ -156,12 +156,6 @@ ROWS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-async def prompt_of_chat(running: Gateway, messages: list[dict[str, Any]], **more: Any) -> str:
-    answer = await running.chat(messages=messages, **more)
-    assert answer.status_code == 200, answer.text
-    return running.engine.requests[-1].prompt.text
-
-
 @pytest.mark.parametrize("row", ROWS)
 async def test_the_model_is_shown_what_chat_shows(all_shown: Path, row: str) -> None:
     items, messages, *named = ROWS[row]
@@ -170,7 +164,8 @@ async def test_the_model_is_shown_what_chat_shows(all_shown: Path, row: str) -> 
         assert answer.status_code == 200, answer.text
         assert answer.headers.get_list("x-ignored-parameters") == named
         shown = running.engine.requests[-1].prompt.text
-        assert shown == await prompt_of_chat(running, messages)
+        chat = await running.chat(messages=messages)
+        assert (chat.status_code, running.engine.requests[-1].prompt.text) == (200, shown), chat.text
         counted = await running.client.post("/v1/responses/input_tokens", json={"model": MODEL, "input": items})
         assert counted.json()["input_tokens"] == answer.json()["usage"]["input_tokens"]
 
