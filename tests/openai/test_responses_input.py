@@ -173,7 +173,6 @@ async def test_the_model_is_shown_what_chat_shows(all_shown: Path, row: str) -> 
 @pytest.mark.parametrize(
     ("items", "param", "code"),
     [
-        ([USER, result()], "input[1].call_id", "invalid_value"),
         ([USER, result(), call()], "input[1].call_id", "invalid_value"),
         ([USER, {**result("x"), "type": "custom_tool_call_output"}], "input[1].call_id", "invalid_value"),
         ([USER, reference("msg_1")], "input[1].id", "item_not_found"),
