@@ -29,6 +29,7 @@ from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRe
 from gateway.settings import ConfigError, load_settings
 from gateway.settings.extras import pip_install
 from gateway.telemetry.otel import names
+from gateway.telemetry.traces import TraceIds
 from tests.app.harness import USER, gateway, says
 from tests.app.scripted import MODEL, Script, settings_for
 from tests.telemetry.collector import Collector, Span, collecting
@@ -342,6 +343,12 @@ async def test_each_choice_has_its_span_up_to_a_bound(folder: Path, collector: C
         assert len(answer.json()["choices"]) == 20
     assert len([span for span in collector.spans if span.kind == CLIENT]) == 16
     assert len({request.traceparent for request in running.engine.requests} - {None}) == 16
+
+
+def test_log_records_outside_of_a_request_have_no_trace() -> None:
+    record = logging.LogRecord("a", logging.INFO, "", 1, "b", (), None)
+    assert TraceIds().filter(record)
+    assert not hasattr(record, "trace_id")
 
 
 def test_each_endpoint_of_encoders_has_an_operation() -> None:

@@ -112,6 +112,7 @@ async def test_the_models_own_defaults_where_the_operator_wants_them(tmp_path: P
         ({"stop_token_ids": [100000]}, "stop_token_ids[0]"),
         ({"logprobs": True, "top_logprobs": 6}, "top_logprobs"),
         ({"min_tokens": 10**6}, "min_tokens"),
+        ({"use_beam_search": True, "best_of": 5}, "best_of"),
     ],
 )
 async def test_what_does_not_fit_the_model_is_named(folder: Path, fields: dict[str, Any], param: str) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.serving.store import ConflictError, Store, StoredDocument, StoreUnavailableError, open_store
+from gateway.serving.store import (
+    ConflictError,
+    Store,
+    StoredDocument,
+    StoreFullError,
+    StoreUnavailableError,
+    open_store,
+)
 from gateway.serving.store.interface import BATCH, DOCUMENT_BYTES, StoreBounds
 from gateway.serving.store.redis_store import RedisStore
 from gateway.serving.store.sqlite_store import SqliteStore
@@ -165,6 +172,23 @@ async def test_a_log_takes_many_entries_at_once(store: Store) -> None:
     await store.put("", "resp_1", b"")
     assert await store.append("", "resp_1", many) == 5000
     assert await store.entries("", "resp_1", 0, 9999) == many
+
+
+async def test_a_document_larger_than_the_store_is_refused(store: Store, place: Place) -> None:
+    await store.put("", "kept", b"kept")
+    with pytest.raises(StoreFullError):
+        await store.put("", "large", bytes(MIB))
+    await store.put("", "grows", b"")
+    for entries in ([bytes(MIB)], [bytes(MIB // 2)] * 2):
+        with pytest.raises(StoreFullError):
+            await store.append("", "grows", entries)
+    await store.append("", "grows", [bytes(MIB // 2)])
+    with pytest.raises(StoreFullError):
+        await store.put("", "grows", bytes(MIB // 2))
+    assert await store.get("", "grows") == StoredDocument(b"", 1)
+    assert await store.get("", "kept") == StoredDocument(b"kept", 1)
+    total, counted = place.kept()
+    assert total == counted < MIB
 
 
 async def test_a_closed_file_is_not_opened_again(tmp_path: Path) -> None:
