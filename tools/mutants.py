@@ -37,12 +37,11 @@ _TABLE: Final[dict[str, tuple[str, str]]] = {
     ),
     "conversation": (
         "gateway/text/prompt/conversation.py gateway/text/prompt/history.py",
-        "tests/prompt/test_probing.py tests/prompt/test_chat_template.py tests/openai/test_chat_history.py",
+        "tests/prompt/test_probing.py tests/prompt/test_chat_template.py tests/openai/test_chat_tools.py",
     ),
     "capabilities": (
         "gateway/serving/capabilities.py gateway/api/openai/parameters/check.py gateway/api/openai/parameters/table.py",
-        "tests/openai/test_parameter_table.py tests/openai/test_refused_parameters.py tests/triton/test_capabilities.py"
-        " tests/serving/test_text_losses.py",
+        "tests/openai/test_parameter_table.py tests/triton/test_capabilities.py tests/serving/test_text_losses.py",
     ),
 }
 _SWAPS: Final[dict[type[ast.AST], type[Any]]] = {

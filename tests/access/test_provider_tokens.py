@@ -9,22 +9,90 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import httpx
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import get_default_algorithms
 
 from gateway.http.access import jwks
 from gateway.http.access.jwks import JwksSource, parse_keys
 from gateway.http.access.tokens import TokenChecker, TokenError
 from gateway.settings import JwtSettings
-from tests.access.identity_provider import AUDIENCE, ISSUER, Provider, SigningKey
 from tests.app.harness import USER, Gateway, gateway
 from tests.app.scripted import MODEL
+from tests.handler_server import HandlerServer
+
+ISSUER, AUDIENCE = "https://issuer.example", "gateway"
+
+
+class SigningKey:
+    """A private key with its id."""
+
+    def __init__(self, kid: str, algorithm: str = "ES256") -> None:
+        self.kid = kid
+        self.algorithm = algorithm
+        made: Any
+        if algorithm.startswith("ES"):
+            made = ec.generate_private_key(ec.SECP256R1())
+        elif algorithm == "EdDSA":
+            made = ed25519.Ed25519PrivateKey.generate()
+        else:
+            made = rsa.generate_private_key(65537, 2048)
+        self.private = made
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """The public key as the provider gives it."""
+        algorithm: Any = get_default_algorithms()[self.algorithm]
+        return {**algorithm.to_jwk(self.private.public_key(), as_dict=True), "kid": self.kid, "use": "sig"}
+
+    def token(self, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A token with these claims; those that are None are left out."""
+        now = time.time()
+        usual = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 600}
+        given = {name: value for name, value in (usual | claims).items() if value is not None}
+        return jwt.encode(given, self.private, self.algorithm, headers={"kid": self.kid, **(headers or {})})
+
+
+class Provider(HandlerServer):
+    """A server of public keys on a port of its own.
+
+    Attributes:
+        keys: that it gives now.
+        asked: how often it was asked.
+        answer: what it answers; None for the keys.
+    """
+
+    def __init__(self, *keys: SigningKey) -> None:
+        self.keys = list(keys)
+        self.asked = 0
+        self.answer: Callable[[BaseHTTPRequestHandler], None] | None = None
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked += 1
+                if provider.answer is not None:
+                    provider.answer(self)
+                    return
+                body = json.dumps({"keys": [key.public for key in provider.keys]}).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+        super().__init__(Handler)
+        self.url += "/keys"
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        return {"issuer": ISSUER, "audience": [AUDIENCE], "jwks_url": self.url, **changes}
+
 
 OWN, RSA = SigningKey("own"), SigningKey("rsa", "RS256")
 
@@ -203,26 +271,18 @@ async def test_keys_stay_while_the_provider_is_away(provider: Provider, caplog: 
     tokens = checker(provider)
     await tokens.check(OWN.token().encode())
 
-    def broken(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(500)
-        handler.end_headers()
+    def answers(status: int, body: bytes = b"", **headers: str) -> Callable[[http.server.BaseHTTPRequestHandler], None]:
+        def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(body)
 
-    def large(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(b" " * (jwks._MOST_BYTES + 1))
+        return answer
 
-    def redirects(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(302)
-        handler.send_header("Location", "file:///etc/hostname")
-        handler.end_headers()
-
-    def no_keys(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        handler.wfile.write(b"[]")
-
-    for answer in (broken, large, redirects, no_keys):
+    redirects, large = answers(302, Location="file:///etc/hostname"), answers(200, b" " * (jwks._MOST_BYTES + 1))
+    for answer in (answers(500), large, redirects, answers(200, b"[]")):
         provider.answer = answer
         await tokens.source.look()
         assert set(tokens.source.keys) == {"own", "rsa"}

@@ -1,18 +1,27 @@
-"""Answers to Messages requests: blocks, stop reasons, usage, the order of events, and errors of every layer."""
+"""Answers to Messages requests: blocks, stop reasons, usage, events, and errors of every layer, HTTP's too."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from gateway.app import unread_answer
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
+from gateway.http.http_protocol import HttpLimits, http_protocol
 from tests.anthropic.messages_harness import (
     USER,
     VERSION,
+    checked,
     error_of,
     events_of,
     message_of,
@@ -22,10 +31,14 @@ from tests.anthropic.messages_harness import (
     whole,
 )
 from tests.app.harness import gateway, says
-from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
-from tests.openai.test_text_answers import TEXT
+from tests.app.scripted import MODEL, ByteIds, Step
+from tests.openai.responses_harness import running
+from tests.openai.test_answer_fields import TEXT
+from tests.openai.test_responses import bodies
 from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
 from tests.published_types import published
+from tests.rings import examples
+from tests.web.served import answer_to, served
 
 BOTH = pytest.mark.parametrize("ask", [whole, streamed])
 TOOLS = [{"name": name, "input_schema": CITY} for name in ("weather", "time")]
@@ -56,14 +69,6 @@ async def test_an_empty_answer_has_one_empty_block(folder: Path, thinks: Path, a
             assert [block.to_dict() for block in message.content] == [{"type": "text", "text": ""}]
             assert message.stop_reason == "end_turn"
             assert message.usage.output_tokens == 0
-
-
-@BOTH
-async def test_a_call_without_arguments_has_an_empty_input(folder: Path, ask: Any) -> None:
-    script = says(folder, call_text("time", "{}"))
-    async with gateway(folder, script, features=UNGUIDED, max_seq_len=4096) as running:
-        message = await ask(running, tools=TOOLS)
-        assert [call.input for call in message.calls] == [{}]
 
 
 async def test_a_call_that_is_cut_has_what_there_is_of_its_input(folder: Path) -> None:
@@ -119,33 +124,6 @@ async def test_what_is_estimated_says_so(folder: Path, ask: Any, most: int, reas
     async with gateway(folder) as running:
         message = await ask(running)
         assert (message.stop_reason_estimated, message.usage.estimated) == (None, None)
-
-
-async def test_a_form_is_guided_as_chat_s_is(folder: Path) -> None:
-    form = {"type": "json_schema", "schema": CITY}
-    async with gateway(folder, says(folder, '{"city": "Rome"}'), features=GUIDED, max_seq_len=4096) as running:
-        for body in ({"output_config": {"format": form}}, {"output_format": form}):
-            message = await whole(running, **body)
-            assert json.loads(message.text) == {"city": "Rome"}
-            guide = running.engine.requests[-1].params.guide
-            assert guide is not None
-            assert (guide.kind, json.loads(guide.text)) == ("json_schema", CITY)
-
-
-async def test_the_relay_writes_the_same_events(folder: Path) -> None:
-    said = "Grüße \u2028 🙂 " * 20
-    async with gateway(folder, says(folder, said), features=UNGUIDED, max_seq_len=4096) as running:
-        slow = await post(running, stream=True)
-    context = gateway(
-        folder, says(folder, said), features=UNGUIDED, max_seq_len=4096, served=True, engine_type=RelayingEngine
-    )
-    async with context as running:
-        fast = await post(running, stream=True)
-        assert isinstance(running.engine, RelayingEngine)
-        assert running.engine.relayed > 100
-    for answer in (slow, fast):
-        assert message_of(answer.text).text == said
-        assert "\u2028" not in answer.text
 
 
 BROKEN: list[tuple[ErrorKind, int, str]] = [
@@ -263,12 +241,146 @@ async def test_models_are_listed_for_anthropic_s_clients(folder: Path) -> None:
         assert {(each["type"], each["lifecycle"]) for each in listed["data"]} == {("model", "active")}
         one = await running.client.get("/v1/models/claude-x", headers=VERSION)
         assert one.json() == listed["data"][1]
+        assert (await whole(running, model="claude-x")).model == MODEL
         error_of(await running.client.get("/v1/models/none", headers=VERSION), 404, "not_found_error")
         assert (await running.client.get("/v1/models")).json()["object"] == "list"
         assert (await running.client.get(f"/v1/models/{MODEL}")).json()["object"] == "model"
         assert (await running.client.head("/v1/models", headers=VERSION)).status_code == 200
 
 
-async def test_an_alias_answers_as_its_model(folder: Path) -> None:
-    async with gateway(folder, aliases=["claude-x"]) as running:
-        assert (await whole(running, model="claude-x")).model == MODEL
+SHORT = HttpLimits(head_s=0.2, body_s=0.2, silence_s=0.2)
+LONG = HttpLimits(head_s=60, body_s=60, silence_s=60)  # for what is refused by what it says
+POST = b"POST /v1/messages?beta=true HTTP/1.1\r\nhost: x\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads a whole request."""
+    with contextlib.suppress(ClientDisconnect):
+        await Request(scope, receive).body()
+        await Response(b"read")(scope, receive, send)
+
+
+async def answered(sent: bytes, bounds: HttpLimits = LONG) -> tuple[int, dict[str, str], dict[str, object]]:
+    """Status, headers and JSON of all that comes until the server closes the connection."""
+    async with served(app, http_protocol(unread_answer, bounds), timeout_keep_alive=30) as port:
+        told = await answer_to(port, sent)
+    head, _, body = told.rpartition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert int(headers["content-length"]) == len(body)
+    return int(status.split()[1]), headers, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "kind"),
+    [
+        (POST, 408, "invalid_request_error"),
+        (POST + b"content-length: 9\r\n\r\n", 408, "invalid_request_error"),
+        (POST + b"x: %b\r\n\r\n" % (b"y" * 2**16), 431, "invalid_request_error"),
+        (POST + b"x: %b" % (b"y" * 2**18), 431, "invalid_request_error"),
+        (CHUNKED + b"no number\r\n", 400, "invalid_request_error"),
+        (POST + b"host: x\r\n\r\n", 400, "invalid_request_error"),
+        (POST.replace(b"messages", b"messages/count_tokens"), 408, "invalid_request_error"),
+        (b"GET /v1/models HTTP/1.1\r\nhost: x\r\nanthropic-version: 1\r\nx: y\r\n", 408, "invalid_request_error"),
+    ],
+    ids=["head", "body", "large head", "endless head", "chunk", "hosts", "count_tokens", "version"],
+)
+async def test_it_has_their_shape(sent: bytes, status: int, kind: str) -> None:
+    got, headers, body = await answered(sent, SHORT if status == 408 else LONG)
+    assert (got, body["type"], headers["connection"]) == (status, "error", "close")
+    assert body["error"] == {"type": kind, "message": body["error"]["message"]}  # type: ignore[index]
+    assert headers["request-id"] == headers["x-request-id"] == body["request_id"] != ""
+
+
+async def test_too_many_connections_are_overload() -> None:
+    sent = POST + b"content-length: 0\r\n\r\n"
+    status, headers, body = await answered(sent, HttpLimits(connections=0))
+    assert (status, headers["retry-after"], body["error"]["type"]) == (529, "1", "overloaded_error")  # type: ignore[index]
+    assert headers["request-id"] == body["request_id"]
+    status, headers, body = await answered(sent.replace(b"messages", b"responses"), HttpLimits(connections=0))
+    assert (status, headers["retry-after"], set(body)) == (503, "1", {"error"})
+    assert "request-id" not in headers
+
+
+@pytest.mark.parametrize("sent", [b"GARBAGE\r\n\r\n", b"POST /v1/responses HTTP/1.1\r\nhost: x\r\n", b"POST /v1/mess"])
+async def test_other_paths_keep_openais(sent: bytes) -> None:
+    _, headers, body = await answered(sent, SHORT)
+    assert set(body) == {"error"}
+    assert "x-request-id" in headers
+
+
+async def test_what_follows_a_whole_request_has_no_path_yet() -> None:
+    whole = POST + b"content-length: 0\r\n\r\n"
+    _, headers, body = await answered(whole + b"GARBAGE\r\n\r\n")
+    assert "request-id" not in headers
+    assert set(body) == {"error"}
+
+
+# As an agent sends them: all kinds of blocks and tools, and fields that other servers do not know.
+AGENT: dict[str, Any] = {
+    "model": MODEL,
+    "max_tokens": 60,
+    "system": [
+        {"type": "text", "text": "x-anthropic-billing-header: a"},
+        {"type": "text", "text": "Be terse.", "cache_control": {"type": "ephemeral"}},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "List the files."}]},
+        {"role": "system", "content": "It is Sunday."},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "opaque"},
+            {"type": "redacted_thinking", "data": "opaque"},
+            {"type": "text", "text": "So.", "citations": None},
+            {"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {"city": "x"}},
+            {"type": "tool_use", "id": "call_2.x", "name": "mcp__a", "input": {}}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True, "content": [
+                {"type": "text", "text": "done"}, {"type": "image", "source": {"type": "base64", "data": "AA=="}}]},
+            {"type": "tool_result", "tool_use_id": "call_2.x", "content": "done"},
+            {"type": "document", "title": "T", "source": {"type": "text", "data": "d"}},
+            {"type": "text", "text": "Go on.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
+    ],
+    "tools": [
+        {"name": "ls", "description": "Lists.", "input_schema": CITY},
+        {"type": "custom", "name": "mcp__a", "strict": True, "input_schema": CITY, "defer_loading": True},
+        {"type": "web_search_20250305", "name": "web_search"},
+    ],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": False},
+    "thinking": {"type": "enabled", "budget_tokens": 31999, "display": "omitted"},
+    "output_config": {"effort": "high"},
+    "stop_sequences": ["never"],
+    "temperature": 1.0,
+    "top_p": 0.9,
+    "top_k": 40,
+    "metadata": {"user_id": "u"},
+    "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+    "betas": ["nobody-knows"],
+}  # fmt: skip
+OF_CHAT = (
+    "response_format", ".function", "max_completion_tokens", "tool_call", "reasoning_effort", "continue_final", "[",
+    "parallel_tool_calls", "'stop'",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("features", [UNGUIDED, GUIDED], ids=["unguided", "guided"])
+def test_a_body_that_went_wrong(folder: Path, features: Any) -> None:
+    with running(folder, features) as (engine, asked):
+        engine.say("Sure. " + call_text("ls", '{"city": "x"}'), [3])
+
+        @settings(max_examples=examples(180, long=1500))
+        @given(body=bodies(AGENT), stream=st.booleans(), path=st.sampled_from(["", "?beta=true", "/count_tokens"]))
+        def check(body: dict[str, Any], stream: bool, path: str) -> None:
+            body["stream"] = stream
+            answer = engine.loop.run_until_complete(asked.client.post(f"/v1/messages{path}", json=body))
+            if answer.status_code == 404:
+                error_of(answer, 404, "not_found_error")
+            elif answer.status_code != 200:
+                message = error_of(answer, 400, "invalid_request_error")
+                assert [word for word in OF_CHAT if word in message] == []
+            elif path == "/count_tokens":
+                assert answer.json()["input_tokens"] > 0
+            else:
+                message_of(answer.text) if stream else checked(answer.json())
+
+        check()

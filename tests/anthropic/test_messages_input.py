@@ -74,138 +74,95 @@ HI = turn("user", "Hi")
 UNSEEN = signatures.signature_of("Hm.", has_text=False)
 OPEN = "<|im_start|>assistant\n"
 
-ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "system as blocks": ({"system": [text("a"), text("b")]}, turn("system", "a\n\nb") + HI, ""),
+ROWS: dict[str, tuple[Any, ...]] = {
+    "system as blocks": ({"system": [text("a"), text("b")]}, turn("system", "a\n\nb") + HI),
     "no line of billing": (
         {"system": [text("x-anthropic-billing-header: cc_version=2.1; cch=1;"), text("a")]},
-        turn("system", "a") + HI,
-        "system.x-anthropic-billing-header",
-    ),
-    "an empty system": ({"system": ""}, HI, ""),
+        turn("system", "a") + HI, "system.x-anthropic-billing-header"),
+    "an empty system": ({"system": ""}, HI),
     "a system turn that leads": (
         {"system": "a", "messages": [{"role": "system", "content": "b"}, *USER]},
-        turn("system", "a\n\nb") + HI,
-        "",
-    ),
+        turn("system", "a\n\nb") + HI),
     "a system turn behind the user's stays there": (
         {"messages": [*USER, {"role": "system", "content": [text("s")]}]},
-        HI + turn("system", "s"),
-        "",
-    ),
+        HI + turn("system", "s")),
     "a system turn never parts a call and its result": (
         {"messages": [*ASKED, {"role": "system", "content": "s"}, user(result(content="x"), text("Go on"))]},
-        CALLED + answered("x") + turn("system", "s") + turn("user", "Go on"),
-        "",
-    ),
+        CALLED + answered("x") + turn("system", "s") + turn("user", "Go on")),
     "a system turn behind a result": (
         {"messages": [*ASKED, user(result(content="x")), {"role": "system", "content": "s"}]},
-        CALLED + answered("x") + turn("system", "s"),
-        "",
-    ),
+        CALLED + answered("x") + turn("system", "s")),
     "an answer as a string": (
         {"messages": [*USER, {"role": "assistant", "content": "So."}, *USER]},
-        HI + turn("assistant", "So.") + HI,
-        "",
-    ),
+        HI + turn("assistant", "So.") + HI),
     "results go before the text of their turn": (
         {"messages": [*ASKED, user(text("now"), result(content="x"))]},
-        CALLED + answered("x") + turn("user", "now"),
-        "",
-    ),
+        CALLED + answered("x") + turn("user", "now")),
     "a result as blocks": ({"messages": [*ASKED, user(result(content=[text("x"), text("y")]))]},
-                           CALLED + answered("x\ny"), ""),
-    "a result without content": ({"messages": [*ASKED, user(result())]}, CALLED + answered(""), ""),
+                           CALLED + answered("x\ny")),
+    "a result without content": ({"messages": [*ASKED, user(result())]}, CALLED + answered("")),
     "a result that is an error": (
-        {"messages": [*ASKED, user(result(content="no", is_error=True))]}, CALLED + answered("Error: no"), "",
-    ),
+        {"messages": [*ASKED, user(result(content="no", is_error=True))]}, CALLED + answered("Error: no")),
     "an error without content": (
-        {"messages": [*ASKED, user(result(is_error=True))]}, CALLED + answered("Error"), "",
-    ),
+        {"messages": [*ASKED, user(result(is_error=True))]}, CALLED + answered("Error")),
     "a result that is no error": (
-        {"messages": [*ASKED, user(result(content="x", is_error=False))]}, CALLED + answered("x"), "",
-    ),
+        {"messages": [*ASKED, user(result(content="x", is_error=False))]}, CALLED + answered("x")),
     "an image in a result": (
-        {"messages": [*ASKED, user(result(content=[IMAGE]))]}, CALLED + answered(LEFT_OUT), "content.image",
-    ),
+        {"messages": [*ASKED, user(result(content=[IMAGE]))]}, CALLED + answered(LEFT_OUT), "content.image"),
     "a tool that was found": (
         {"messages": [*ASKED, user(result(content=[{"type": "tool_reference", "tool_name": "Read"}]))]},
-        CALLED + answered("[The tool Read can be called.]"),
-        "",
-    ),
+        CALLED + answered("[The tool Read can be called.]")),
     "text, thinking and calls are one message": (
         {"messages": [*USER, assistant({"type": "thinking", "thinking": "Hm.", "signature": "of another"},
                                        text("So."), use(path="a")), user(result(content="x"))]},
-        HI + turn("assistant", f"So.{CALL}Hm.") + answered("x"),
-        "",
-    ),
+        HI + turn("assistant", f"So.{CALL}Hm.") + answered("x")),
     "thinking that the client did not see": (
         {"messages": [*USER, assistant({"type": "thinking", "thinking": "", "signature": UNSEEN}, text("So.")), *USER]},
-        HI + turn("assistant", "So.Hm.") + HI,
-        "",
-    ),
+        HI + turn("assistant", "So.Hm.") + HI),
     "redacted thinking": (
         {"messages": [*USER, assistant({"type": "redacted_thinking", "data": "x"}, text("So.")), *USER]},
-        HI + turn("assistant", "So.") + HI,
-        "content.redacted_thinking",
-    ),
+        HI + turn("assistant", "So.") + HI, "content.redacted_thinking"),
     "blocks of servers": (
         {"messages": [*USER, assistant({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
                                        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
                                        text("So.")), *USER]},
-        HI + turn("assistant", "So.") + HI,
-        "content.server_tool_use, content.web_search_tool_result",
-    ),
+        HI + turn("assistant", "So.") + HI, "content.server_tool_use, content.web_search_tool_result"),
     "a document of text": (
         {"messages": [user({"type": "document", "title": "T",
                             "source": {"type": "text", "media_type": "text/plain", "data": "d"}}, text("?"))]},
-        turn("user", "T\nd\n?"),
-        "",
-    ),
+        turn("user", "T\nd\n?")),
     "a document of another kind": (
         {"messages": [user({"type": "document", "source": {"type": "base64", "data": "JVBE"}}, text("?"))]},
-        turn("user", "[A part of the type document was left out: this model reads text only.]\n?"),
-        "content.document",
-    ),
+        turn("user", "[A part of the type document was left out: this model reads text only.]\n?"), "content.document"),
     "a search result": (
         {"messages": [user({"type": "search_result", "source": "u", "title": "T", "content": [text("r")]})]},
-        turn("user", "T\nr"),
-        "",
-    ),
+        turn("user", "T\nr")),
     "an input that was no JSON": (
         {"messages": [*USER, assistant({**use(), "input": {"__unparsedToolInput": {"raw": '{"a": l', "len": 7}}}),
                       user(result(content="x"))]},
-        HI + turn("assistant", '<call>toolu_1 "{\\"a\\": l"') + answered("x"),
-        "",
-    ),
+        HI + turn("assistant", '<call>toolu_1 "{\\"a\\": l"') + answered("x")),
     "several calls and their results": (
         {"messages": [*USER, assistant(use(path="a"), use("call_abc-123.x", "Read")),
                       user(result("call_abc-123.x", content="two"), result(content="one"))]},
         HI + turn("assistant", f"{CALL}<call>call_abc-123.x {{}}") + answered("one")
-        + turn("tool", "two<result call_abc-123.x Read>"),
-        "",
-    ),
+        + turn("tool", "two<result call_abc-123.x Read>")),
     "cache_control anywhere": (
         {"cache_control": {"type": "ephemeral"}, "system": [text("a", cache_control={"type": "ephemeral"})],
          "messages": [user(text("Hi", cache_control={"type": "ephemeral", "ttl": "1h"}))]},
-        turn("system", "a") + HI,
-        "cache_control",
-    ),
+        turn("system", "a") + HI, "cache_control"),
     "an annotation of blocks": ({"messages": [user(text("Hi", citations=[]))]}, HI, "text.citations"),
     "nulls": ({"messages": [user(text("Hi", citations=None, cache_control=None))], "system": None, "top_k": None},
-              HI, ""),
+              HI),
     "metadata": ({"metadata": {"user_id": '{"device_id":"0"}', "x": 1}}, HI, "metadata.x"),
     "fields of other servers": (
         {"service_tier": "auto", "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
          "betas": ["nobody-knows-2099-01-01"], "container": None, "mcp_servers": [], "frobnicate": {"a": [1]}},
-        HI,
-        "context_management, betas, mcp_servers, frobnicate",
-    ),
+        HI, "context_management, betas, mcp_servers, frobnicate"),
     "an effort that the template does not read": ({"output_config": {"effort": "high"}}, HI, "output_config.effort"),
     "an effort that nobody knows": ({"output_config": {"effort": "heroic"}}, HI, "output_config.effort"),
     "thinking of a model that does not think": (
-        {"thinking": {"type": "adaptive", "display": "omitted"}}, HI, "thinking",
-    ),
-    "no thinking of a model that does not think": ({"thinking": {"type": "disabled"}}, HI, ""),
+        {"thinking": {"type": "adaptive", "display": "omitted"}}, HI, "thinking"),
+    "no thinking of a model that does not think": ({"thinking": {"type": "disabled"}}, HI),
 }  # fmt: skip
 
 
@@ -223,12 +180,12 @@ def shared(folder: Path) -> Iterator[Shared]:
 @pytest.mark.parametrize("row", ROWS)
 def test_each_part_is_shown_in_its_place(shared: Shared, row: str) -> None:
     engine, asked = shared
-    body, shown, named = ROWS[row]
+    body, shown, *named = ROWS[row]
     for stream in (False, True):
         answer = engine.loop.run_until_complete(post(asked, **{**body, "stream": stream}))
         assert answer.status_code == 200, answer.text
         assert asked.engine.requests[-1].prompt.text == shown + OPEN
-        assert answer.headers.get("x-ignored-parameters", "") == named
+        assert answer.headers.get_list("x-ignored-parameters") == named
 
 
 @pytest.mark.parametrize(
@@ -314,15 +271,6 @@ async def test_limits_and_sampling_reach_the_engine(folder: Path) -> None:
         assert (list(params.stop), request.seed) == (["X"], 3)
 
 
-@pytest.mark.parametrize("policy", ["clamp", "reject"])
-@pytest.mark.parametrize("wanted", [128000, 2**70])
-async def test_more_tokens_than_there_is_room_for_are_clamped(folder: Path, policy: str, wanted: int) -> None:
-    async with gateway(folder, max_tokens_policy=policy) as running:
-        await whole(running, max_tokens=wanted)
-        request = running.engine.requests[-1]
-        assert request.max_tokens == 256 - len(request.prompt.ids)
-
-
 async def test_an_error_names_both_parameters_as_messages_do(folder: Path) -> None:
     async with gateway(folder) as running:
         answer = await post(running, max_tokens=4, min_tokens=5)
@@ -398,7 +346,6 @@ async def test_choices_are_guided_as_chat_s_are(
 
 REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [SEARCH], "tool_choice": {"type": "any"}}, "web_search_20250305"),
-    ({"tools": [SEARCH, BASH], "tool_choice": {"type": "tool", "name": "web_search"}}, "web_search_20250305"),
     ({"tools": [BASH], "tool_choice": {"type": "tool", "name": "Read"}}, "tool_choice.name"),
     ({"tools": [BASH], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
     ({"tools": [BASH], "tool_choice": {"type": "some"}}, "tool_choice.type"),
@@ -415,7 +362,6 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [user(use())]}, "messages.0.content.0"),
     ({"messages": [*USER, assistant(result()), *USER]}, "messages.1.content.0"),
     ({"messages": [*ASKED, user(result("other"))]}, "messages.2.content.0"),
-    ({"messages": [user(result())]}, "messages.0.content.0"),
     ({"messages": [{"role": "tool", "content": "a"}]}, "messages.0.role"),
     ({"messages": []}, "messages"),
     ({"messages": None}, "messages"),

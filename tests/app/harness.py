@@ -58,6 +58,14 @@ def says(folder: Path, text: str) -> Script:
     return script
 
 
+def rejected(answer: httpx.Response, status: int, param: str | None, code: str | None) -> dict[str, Any]:
+    """The error of an answer, which has this status, parameter and code."""
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert (error["type"] != "server_error", error["param"], error["code"]) == (status < 500, param, code), error
+    return error
+
+
 @contextlib.asynccontextmanager
 async def gateway(
     folder: Path,

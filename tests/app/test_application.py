@@ -91,6 +91,7 @@ async def test_metrics_count_requests_and_tokens(folder: Path) -> None:
             'gateway_prompt_tokens_total{model="scripted"} 21.0',
             'gateway_requests_in_flight{model="scripted"} 0.0',
             'gateway_requests_cancelled_total{model="scripted"} 0.0',
+            'gateway_engine_failures_total{kind="timeout",model="scripted"} 0.0',
             'gateway_time_to_first_token_seconds_count{model="scripted"} 1.0',
             'gateway_inter_token_seconds_count{model="scripted"} 4.0',
         ):
@@ -330,6 +331,9 @@ async def test_what_is_missing_shows_in_readiness_when_triton_comes_later(folder
         answer = await running.client.get("/health/ready")
         assert answer.status_code == 503
         assert "GATEWAY_MAX_SEQ_LEN" in answer.json()["models"][MODEL]["reason"]
+        told = (await running.client.get(f"/v1/models/{MODEL}")).json()["gateway"]["reason"]
+        assert told
+        assert "GATEWAY" not in told  # which is for the operator
         rejected = await running.chat()
         assert (rejected.status_code, rejected.json()["error"]["code"]) == (400, "model_not_supported")
         running.engine.features = KNOWS

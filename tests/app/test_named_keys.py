@@ -413,15 +413,11 @@ async def test_openais_client_waits_as_long_as_it_is_told(folder: Path) -> None:
 
 async def test_what_is_kept_belongs_to_the_name(folder: Path, tmp_path: Path) -> None:
     state = {"path": tmp_path / "state.sqlite"}
-    kept = await _keep(folder, state, named("alice", ALICE), ALICE)
+    async with running(folder, named("alice", ALICE), state=state) as one:
+        made = await one.client.post("/v1/responses", json={"model": MODEL, "input": "Hi"}, headers=bearer(ALICE))
+        kept = made.json()["id"]
     async with running(folder, named("alice", BOB), named("bob", ALICE), state=state) as one:
         found = [
             (await one.client.get(f"/v1/responses/{kept}", headers=bearer(key))).status_code for key in (BOB, ALICE)
         ]
     assert found == [200, 404]  # a new key of the same name, and the old one under another name
-
-
-async def _keep(folder: Path, state: dict[str, Any], key: dict[str, Any], secret: str) -> str:
-    async with running(folder, key, state=state) as one:
-        made = await one.client.post("/v1/responses", json={"model": MODEL, "input": "Hi"}, headers=bearer(secret))
-        return str(made.json()["id"])

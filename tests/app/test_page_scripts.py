@@ -43,8 +43,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_task
 
 
+def node(tag: str, *children: Any, **given: Any) -> list[Any]:
+    return [tag, given, *children]
+
+
+def p(*children: Any) -> list[Any]:
+    return node("p", *children)
+
+
 def link(address: str, *children: Any, **more: str) -> list[Any]:
-    return ["a", {**more, "href": address, "title": address, **LINK}, *children]
+    return node("a", *children, **more, href=address, title=address, **LINK)
 
 
 def elements(nodes: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -54,48 +62,26 @@ def elements(nodes: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from elements(node[2:])
 
 
+HEAD = node("thead", node("tr", node("th", "a", className="center"), node("th", "b", className="right")))
+CELLS = [node("td", "1 | 2", className="center"), node("td", node("strong", "3"), className="right"), node("td", "4")]
+TABLE = node("table", HEAD, node("tbody", node("tr", *CELLS)))
 BLOCKS: dict[str, list[Any]] = {
-    "# One ##\ntext": [["h3", {}, "One"], ["p", {}, "text"]],
-    "####### seven": [["p", {}, "####### seven"]],
-    "a\nb\n\nc": [["p", {}, "a\nb"], ["p", {}, "c"]],
-    "a\n***\nb": [["p", {}, "a"], ["hr", {}], ["p", {}, "b"]],
-    "> a\nb\n> > c\n\nd": [
-        ["blockquote", {}, ["p", {}, "a\nb"], ["blockquote", {}, ["p", {}, "c"]]],
-        ["p", {}, "d"],
-    ],
+    "# One ##\ntext": [node("h3", "One"), p("text")],
+    "####### seven": [p("####### seven")],
+    "a\nb\n\nc": [p("a\nb"), p("c")],
+    "a\n***\nb": [p("a"), node("hr"), p("b")],
+    "> a\nb\n> > c\n\nd": [node("blockquote", p("a\nb"), node("blockquote", p("c"))), p("d")],
     "- a\n  - b\n\n    c\n* d": [
-        ["ul", {}, ["li", {}, ["p", {}, "a"], ["ul", {}, ["li", {}, ["p", {}, "b"], ["p", {}, "c"]]]]],
-        ["ul", {}, ["li", {}, ["p", {}, "d"]]],
+        node("ul", node("li", p("a"), node("ul", node("li", p("b"), p("c"))))),
+        node("ul", node("li", p("d"))),
     ],
-    "Two:\n1. a\n\n2. b\nmore": [
-        ["p", {}, "Two:"],
-        ["ol", {"start": 1}, ["li", {}, ["p", {}, "a"]], ["li", {}, ["p", {}, "b\nmore"]]],
-    ],
-    "It was in\n1999. Or later.": [["p", {}, "It was in\n1999. Or later."]],
+    "Two:\n1. a\n\n2. b\nmore": [p("Two:"), node("ol", node("li", p("a")), node("li", p("b\nmore")), start=1)],
+    "It was in\n1999. Or later.": [p("It was in\n1999. Or later.")],
     "| a | b |\n|:-:|--:|\n| 1 \\| 2 | **3** | 4 |\nend": [
-        [
-            "div",
-            {"role": "region", "aria-label": "Table", "className": "table"},
-            [
-                "table",
-                {},
-                ["thead", {}, ["tr", {}, ["th", {"className": "center"}, "a"], ["th", {"className": "right"}, "b"]]],
-                [
-                    "tbody",
-                    {},
-                    [
-                        "tr",
-                        {},
-                        ["td", {"className": "center"}, "1 | 2"],
-                        ["td", {"className": "right"}, ["strong", {}, "3"]],
-                        ["td", {}, "4"],
-                    ],
-                ],
-            ],
-        ],
-        ["p", {}, "end"],
+        node("div", TABLE, role="region", className="table", **{"aria-label": "Table"}),
+        p("end"),
     ],
-    "no | table\n---": [["p", {}, "no | table"], ["hr", {}]],
+    "no | table\n---": [p("no | table"), node("hr")],
 }
 WORDS: dict[str, list[Any]] = {
     "*a* _b_ **c** __d__ ***e*** ~~f~~": [
@@ -136,7 +122,7 @@ def test_blocks(run: Run) -> None:
 def test_what_stands_in_a_line(run: Run) -> None:
     made = run("render", [[source] for source in WORDS])
     assert {source: one["whole"] for source, one in zip(WORDS, made, strict=True)} == {
-        source: [["p", {}, *words]] for source, words in WORDS.items()
+        source: [p(*words)] for source, words in WORDS.items()
     }
 
 
@@ -145,13 +131,10 @@ def test_code_keeps_every_character_and_has_a_button(run: Run) -> None:
     listed = textwrap.indent(f"```python\n{code}```", "   ")
     sources = [f"```python title\n{code}```\nafter", f"~~~\n{code}", f"1. a\n{listed}\n2. b"]
     fenced, unclosed, within = (one["whole"] for one in run("render", [[source] for source in sources]))
-    assert fenced == [
-        ["div", {"className": "fence"}, ["div", {}, ["span", {}, "python"], ["button", {"type": "button"}, "Copy"]],
-         ["pre", {}, ["code", {}, code]]],
-        ["p", {}, "after"],
-    ]  # fmt: skip
-    assert unclosed[0][-1] == ["pre", {}, ["code", {}, code]]
-    assert within == [["ol", {"start": 1}, ["li", {}, ["p", {}, "a"], fenced[0]], ["li", {}, ["p", {}, "b"]]]]
+    head = node("div", node("span", "python"), node("button", "Copy", type="button"))
+    assert fenced == [node("div", head, node("pre", node("code", code)), className="fence"), p("after")]
+    assert unclosed[0][-1] == node("pre", node("code", code))
+    assert within == [node("ol", node("li", p("a"), fenced[0]), node("li", p("b")), start=1)]
 
 
 SAMPLE = "".join(f"{source}\n\n" for source in (*BLOCKS, *WORDS, "```\nlet a;\n\nlet b;\n```"))

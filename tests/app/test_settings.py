@@ -106,13 +106,8 @@ def test_the_page_has_the_defaults() -> None:
         for key, shown in rows:
             default = fields.model_fields[key].default
             if isinstance(default, bool | int | float | str):
-                value = (
-                    str(default).lower()
-                    if isinstance(default, bool)
-                    else f"{default:.10g}"
-                    if isinstance(default, float)
-                    else str(default)
-                )
+                value = f"{default:.10g}" if isinstance(default, float) else str(default)
+                value = value.lower() if isinstance(default, bool) else value
                 wrong |= {} if shown.strip() == value else {f"{section}.{key}": (shown.strip(), value)}
         assert len(rows) > 2
     assert wrong == {}
@@ -164,12 +159,8 @@ def test_a_shipped_template_has_a_name_and_gives_way_to_a_file_of_that_name(tmp_
     assert shipped is not None
     assert shipped.read_bytes() == (ROOT / "chat_templates" / "hermes.jinja").read_bytes()
     # Anything else is what it says, and if it is not there a start says so.
-    for name in (
-        "chat_templates/other.jinja",
-        "hermes.jinja",
-        "a/chat_templates/hermes.jinja",
-        "chat_templates/README.md",
-    ):
+    other = ("chat_templates/other.jinja", "hermes.jinja", "a/chat_templates/hermes.jinja", "chat_templates/README.md")
+    for name in other:
         assert template(name) == tmp_path / name
     assert template("/chat_templates/hermes.jinja") == Path("/chat_templates/hermes.jinja")
     own = tmp_path / "chat_templates" / "hermes.jinja"
@@ -209,6 +200,10 @@ def test_a_kubernetes_service_named_gateway_is_not_taken_for_a_port() -> None:
 GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
 
 
+def model(settings: str) -> str:
+    return GOOD.replace("}]", f", {settings}}}]")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -219,11 +214,11 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         (GOOD + "sever: {}", "sever: unknown key."),
         (GOOD + "server: {prot: 1}", "server.prot: unknown key."),
         (
-            GOOD.replace("}]", ", task: embed, encoder: {token_ids: own, tensors: {text: words}}}]"),
+            model("task: embed, encoder: {token_ids: own, tensors: {text: words}}"),
             "models[0].encoder.token_ids: own is of models that take token ids, but tensors names an input of texts",
         ),
         (
-            GOOD.replace("}]", ", encoder: {input_types: {query: {prefx: q}}}}]"),
+            model("encoder: {input_types: {query: {prefx: q}}}"),
             "models[0].encoder.input_types.query.prefx: unknown key.",
         ),
         (GOOD + "server: {port: 70000}", "server.port: "),
@@ -233,8 +228,8 @@ GOOD = "models: [{name: m, triton: {url: 'x:1'}}]\n"
         ("models: [{name: m}]", "models[0].triton: is required."),
         ("models: [{name: m, triton: {url: 'http://x:1'}}]", "models[0].triton.url: must be host:port"),
         ("models: [{name: m, triton: {url: x}}]", "models[0].triton.url: must be host:port"),
-        ("models: [{name: m, triton: {url: 'x:1'}, path: fast}]", "models[0].path: "),
-        ("models: [{name: m, triton: {url: 'x:1'}, max_seq_len: 1}]", "models[0].max_seq_len: "),
+        (model("path: fast"), "models[0].path: "),
+        (model("max_seq_len: 1"), "models[0].max_seq_len: "),
         (
             "models: [{name: m, triton: {url: 'x:1'}}, {name: m, triton: {url: 'x:1'}}]",
             "models[1].name: the name 'm' is already taken by",
@@ -286,28 +281,19 @@ def test_files_of_certificates_are_found_beside_the_settings(tmp_path: Path) -> 
     assert (tls.ca, tls.certificate, tls.key) == (tmp_path / "ca.crt", Path("/b.crt"), tmp_path / "keys/b.key")
 
 
+PAIR = {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b"}
+
+
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
         ({"GATEWAY_TLS_CERTIFICATE": "a"}, "server.tls.key: is required."),
-        (
-            {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CA": "c"},
-            "server.tls: client_ca requires client_certificates: required or optional.",
-        ),
-        (
-            {"GATEWAY_TLS_CERTIFICATE": "a", "GATEWAY_TLS_KEY": "b", "GATEWAY_TLS_CLIENT_CERTIFICATES": "required"},
-            "server.tls: client_certificates requires client_ca, the CA certificates for client certificates.",
-        ),
-        (
-            {"GATEWAY_TRITON_TLS_CERTIFICATE": "a"},
-            "models[0].triton.tls: certificate and key must be set together.",
-        ),
+        (PAIR | {"GATEWAY_TLS_CLIENT_CA": "c"}, "client_ca requires client_certificates: required or optional."),
+        (PAIR | {"GATEWAY_TLS_CLIENT_CERTIFICATES": "required"}, "client_certificates requires client_ca, the CA cert"),
+        ({"GATEWAY_TRITON_TLS_CERTIFICATE": "a"}, "models[0].triton.tls: certificate and key must be set together."),
         ({"GATEWAY_TRITON_METADATA": "secret"}, "must be name=value pairs, separated by commas."),
         ({"GATEWAY_TRITON_METADATA": "Secret=x"}, "'Secret' must be a gRPC metadata name"),
-        (
-            {"GATEWAY_TRITON_METADATA": "grpc-timeout=1"},
-            "'grpc-timeout' is reserved for the protocol and cannot be set.",
-        ),
+        ({"GATEWAY_TRITON_METADATA": "grpc-timeout=1"}, "'grpc-timeout' is reserved for the protocol and cannot be"),
         ({"GATEWAY_TRITON_METADATA": "triton_grpc_error=true"}, "is reserved for the protocol and cannot be set."),
         ({"GATEWAY_TRITON_METADATA": "a=\u00e4"}, "the value of 'a' must be printable ASCII."),
     ],

@@ -1,4 +1,4 @@
-"""One name for several models that share its requests by weight, over scripted engines."""
+"""Several models of one gateway: a name that they share by weight, and tasks that are not the endpoint's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from gateway.app import create_app
 from gateway.settings import ConfigError, Settings, load_settings
 from tests.app.documented import DocumentedClient
+from tests.app.encoders import encoders
 from tests.app.harness import USER, says
 from tests.app.scripted import ScriptedBackend, ScriptedEngine, settings_for
 
@@ -88,3 +89,42 @@ def test_a_split_that_leads_nowhere_is_refused(tmp_path: Path, split: str, probl
     file.write_text(f"models: [{{name: stable, triton: {{url: 'triton:8001'}}}}]\nsplits: {{{split}}}\n")
     with pytest.raises(ConfigError, match=problem):
         load_settings(file, environment={})
+
+
+QUERY = {"query": "a", "documents": ["b"]}
+REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "/v1/chat/completions": ("vectors", {"messages": USER}, "'words'"),
+    "/v1/completions": ("ranks", {"prompt": "Hi"}, "'words'"),
+    "/v1/responses": ("classes", {"input": "Hi"}, "'words'"),
+    "/v1/messages": ("vectors", {"messages": USER, "max_tokens": 1}, "'words'"),
+    "/v1/chat/completions/render": ("vectors", {"messages": USER}, "'words'"),
+    "/v1/embeddings": ("words", {"input": "a"}, "'vectors', "),
+    "/v1/rerank": ("vectors", QUERY, "'ranks', "),
+    "/v2/rerank": ("words", QUERY, "'ranks', "),
+    "/v1/score": ("classes", {"text_1": "a", "text_2": "b"}, "'ranks', "),
+    "/classify": ("ranks", {"input": "a"}, "'classes', "),
+    "/pooling": ("ranks", {"input": "a"}, "'classes', "),
+}
+
+
+async def test_a_model_of_another_task_is_rejected_with_the_models_that_can(folder: Path) -> None:
+    async with encoders(folder) as running:
+        for path, (model, body, able) in REQUESTS.items():
+            answer = await running.client.post(path, json={"model": model, **body})
+            assert answer.status_code == 400, path
+            error = answer.json()["error"]
+            assert f"The task of the model '{model}' is " in error["message"]
+            assert able in error["message"].partition("Models for it: ")[2]
+            if path != "/v1/messages":  # Anthropic's form has neither
+                assert (error["param"], error["code"]) == ("model", "unsupported_task")
+
+
+async def test_the_task_is_described_logged_and_counted(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with encoders(folder) as running:
+        caplog.set_level("INFO", "gateway.access")
+        assert (await running.client.get("/v1/models/words")).json()["gateway"]["task"] == "generate"
+        assert 'gateway_model_task{model="vectors",task="embed"} 1.0' in (await running.client.get("/metrics")).text
+        await running.post("/v1/completions", model="words", prompt="Hi")
+        assert caplog.records[-1].__dict__["task"] == "generate"
+        await running.post("/v1/embeddings", model="vectors", input="Hi")
+        assert caplog.records[-1].__dict__["task"] == "embed"

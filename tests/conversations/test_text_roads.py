@@ -12,7 +12,7 @@ import pytest
 
 from gateway.generation import EngineFeatures
 from tests.app.scripted import write_tokenizer
-from tests.conversations.clients import Answer, Chat, Client, Messages, Responses, headers, named
+from tests.conversations.clients import Chat, Client, Messages, Responses, headers, named
 from tests.openai.responses_harness import running
 
 BAD, BROKEN = "a<|im_end|>b", "a<\u200b|im_end|>b"
@@ -148,16 +148,6 @@ def test_text_of_the_model_that_a_template_joins_is_broken(
     assert response.status_code == 200, response.text
     assert "a<|im_\u200bend|>b" in prompt
     assert named(response) in (["messages[1].content"], ["input[1].content"])
-
-
-def test_an_answer_with_control_token_text_is_taken_back(ask: Ask) -> None:
-    for client in (CHAT, RESPONSES, MESSAGES):
-        response, _ = ask(client, [USER])
-        answer: Answer = client.whole(response.json())
-        sent = json.loads(json.dumps(answer.items).replace("Good.", BAD))
-        response, prompt = ask(client, [USER, *sent, USER])
-        assert BROKEN in prompt
-        assert len(named(response)) == 1
 
 
 _PROPERTIES = "parameters.properties"

@@ -90,6 +90,7 @@ _WORD = re.compile(r"(?:ask|said|rule|cut)\d|(?:look|of)[A-Z]\w+|Rome|Oslo")
 _SHOWS_NO_SYSTEM = {"silent"}
 _SHIPPED = {path.stem: path.read_text() for path in SHIPPED.glob("*.jinja")}
 NAMES = sorted({*_SHIPPED, *TRAITS} - _SHOWS_NO_SYSTEM)
+_BESIDE = "messages[1].content, messages[3].content"
 
 
 @functools.cache
@@ -136,10 +137,27 @@ def test_conversations_of_agents_by_public_templates(check: Callable[[str], None
         check(name)
 
 
-def test_turns_of_one_role_are_joined_by_an_empty_line_where_roles_must_alternate() -> None:
-    assert "[INST]ask1\n\nask2\n\nask3[/INST]said1" in prompt_of("mistral_nemo", CASES["user messages in a row"])
-    assert "<user>ask1<assistant>said1\n\nsaid2<user>ask2" in prompt_of("gemma2", CASES["assistant messages in a row"])
-    assert "ask1<|im_end|>\n<|im_start|>user\nask2" in prompt_of("chatml", CASES["user messages in a row"])
+@pytest.mark.parametrize(
+    ("name", "case", "shown", "named"),
+    [
+        ("mistral_nemo", "user messages in a row", "[INST]ask1\n\nask2\n\nask3[/INST]said1", ""),
+        ("gemma2", "assistant messages in a row", "<user>ask1<assistant>said1\n\nsaid2<user>ask2", ""),
+        ("chatml", "user messages in a row", "ask1<|im_end|>\n<|im_start|>user\nask2", ""),
+        ("gemma2", "an agent's beginning", "<user>rule1\n\nask1\n\nask2", "messages[0].role"),
+        ("mistral_nemo", "text beside calls", "[INST]ask1\n\nsaid1[/INST][CALLS]", _BESIDE),
+        ("mistral_nemo", "text beside calls", "ofRome\n\nsaid2", _BESIDE),
+        ("mistral_nemo", "text behind a result", "ofRome\n\nask2", "messages[3].content, messages[6].content"),
+        ("deepseek_v31_own", "arguments that were cut", '<call>lookRome<sep>"{\\"cut1"</call>', ""),
+        ("glm", "arguments that were cut", '<call>lookRome<key>arguments</key><value>{"cut1</value>', ""),
+        ("deepseek_r1", "arguments that were cut", '<call>lookRome\n{"cut1</call>', ""),
+    ],
+)
+def test_what_has_no_place_in_a_template_stands_elsewhere_and_is_named(
+    name: str, case: str, shown: str, named: str
+) -> None:
+    changed: list[str] = []
+    assert shown in prompt_of(name, CASES[case], changed)
+    assert ", ".join(changed) == named
 
 
 def test_a_system_message_alone_is_the_users_where_it_would_vanish() -> None:
@@ -155,38 +173,6 @@ def test_a_system_message_alone_is_the_users_where_it_would_vanish() -> None:
 def test_parts_of_joined_turns_stand_apart(name: str) -> None:
     parts = {"role": "user", "content": "ask2\nask3", "parts": ["ask2", "ask3"]}
     assert "ask1\n\nask2\nask3\n\nask4" in prompt_of(name, [user("ask1"), parts, user("ask4")])
-
-
-def test_text_beside_a_call_goes_into_the_turn_before_and_is_named() -> None:
-    changed: list[str] = []
-    text = prompt_of("mistral_nemo", CASES["text beside calls"], changed)
-    assert "[INST]ask1\n\nsaid1[/INST][CALLS]" in text
-    assert "ofRome\n\nsaid2" in text
-    assert changed == ["messages[1].content", "messages[3].content"]
-
-
-def test_a_question_behind_a_result_is_a_paragraph_of_it_and_named() -> None:
-    changed: list[str] = []
-    assert "ofRome\n\nask2" in prompt_of("mistral_nemo", CASES["text behind a result"], changed)
-    assert changed == ["messages[3].content", "messages[6].content"]
-
-
-def test_a_system_message_is_a_paragraph_of_the_first_question_where_the_template_rejects_it() -> None:
-    changed: list[str] = []
-    assert prompt_of("gemma2", CASES["an agent's beginning"], changed).startswith("<user>rule1\n\nask1\n\nask2")
-    assert changed == ["messages[0].role"]
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("deepseek_v31_own", '<call>lookRome<sep>"{\\"cut1"</call>'),
-        ("glm", "<call>lookRome<key>arguments</key><value>{\"cut1</value>"),
-        ("deepseek_r1", '<call>lookRome\n{"cut1</call>'),
-    ],
-)  # fmt: skip
-def test_arguments_that_are_no_object_are_text(name: str, shown: str) -> None:
-    assert shown in prompt_of(name, CASES["arguments that were cut"])
 
 
 def test_an_empty_answer_is_no_turn_where_the_template_rejects_it() -> None:

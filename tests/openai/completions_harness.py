@@ -24,11 +24,6 @@ def prompt_logprob(position: int) -> float:
     return -position / 4
 
 
-def generated_logprob(request: GenerationRequest, position: int) -> float:
-    """What it says of the answer's token at ``position``."""
-    return -(position + 1) / 8 - (request.seed % 4)
-
-
 def scores(folder: Path, text: str, *, end: int | None = None) -> Script:
     """A script that answers ``text``, one token a byte, with all log-probs; ``end`` is an id that comes last.
 
@@ -44,7 +39,7 @@ def scores(folder: Path, text: str, *, end: int | None = None) -> Script:
             steps.append(
                 EngineChunk(
                     ids=[index],
-                    logprobs=[generated_logprob(request, position)] if request.params.logprobs else None,
+                    logprobs=[-(position + 1) / 8 - (request.seed % 4)] if request.params.logprobs else None,
                     top_logprobs=[_alternatives(request.params.top_logprobs)] if request.params.top_logprobs else None,
                 )
             )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.generation import Capability
+from gateway.text.bad_request import BadRequestError
+from gateway.text.guides import check_schema, wellformed
 from tests.app.harness import gateway, says
 from tests.app.scripted import MODEL
 from tests.openai import peer_parameters as peers
@@ -18,42 +21,42 @@ from tests.openai.tools_harness import CITY, GUIDED, TOOLS, UNGUIDED, accumulate
 VALIDATE = {"structured_output_without_guidance": "validate", "max_seq_len": 4096}
 
 
+OBJECT = {"type": "object", "additionalProperties": True}
+GRAMMAR = 'root ::= "a"'
+
+
 def schema_format(schema: Any, **more: Any) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
+
+
+def form(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"response_format": {"type": kind, **fields}}
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
-        ({"response_format": {"type": "json_object"}}, "json_schema", {"type": "object", "additionalProperties": True}),
+        (form("json_object"), "json_schema", OBJECT),
         ({"response_format": schema_format(CITY, strict=True)}, "json_schema", CITY),
+        (form("json_schema", json_schema={"name": "x", "strict": True}), "json_schema", OBJECT),
+        (form("json", schema=CITY), "json_schema", CITY),
+        (form("json_object", schema=CITY), "json_schema", CITY),
+        (form("regex", regex="a+"), "regex", "a+"),
+        (form("ebnf", ebnf=GRAMMAR), "ebnf_grammar", GRAMMAR),
         ({"structured_outputs": {"json": json.dumps(CITY)}}, "json_schema", CITY),
-        ({"guided_json": CITY}, "json_schema", CITY),
-        (
-            {"structured_outputs": {"json_object": True}},
-            "json_schema",
-            {"type": "object", "additionalProperties": True},
-        ),
+        ({"structured_outputs": {"json_object": True}}, "json_schema", OBJECT),
         ({"structured_outputs": {"regex": "a+"}}, "regex", "a+"),
-        ({"guided_regex": "a+"}, "regex", "a+"),
         ({"structured_outputs": {"choice": ["a.b", "c"]}}, "regex", r"(a\.b)|(c)"),
+        ({"structured_outputs": {"grammar": GRAMMAR}}, "ebnf_grammar", GRAMMAR),
+        ({"guided_json": CITY}, "json_schema", CITY),
+        ({"guided_regex": "a+"}, "regex", "a+"),
         ({"guided_choice": ["a"]}, "regex", "(a)"),
-        ({"structured_outputs": {"grammar": 'root ::= "a"'}}, "ebnf_grammar", 'root ::= "a"'),
-        ({"guided_grammar": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
-        ({"response_format": {"type": "json", "schema": CITY}}, "json_schema", CITY),
-        ({"response_format": {"type": "json_object", "schema": CITY}}, "json_schema", CITY),
-        ({"response_format": {"type": "regex", "regex": "a+"}}, "regex", "a+"),
-        ({"response_format": {"type": "ebnf", "ebnf": 'root ::= "a"'}}, "ebnf_grammar", 'root ::= "a"'),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True}}},
-            "json_schema",
-            {"type": "object", "additionalProperties": True},
-        ),
+        ({"guided_grammar": GRAMMAR}, "ebnf_grammar", GRAMMAR),
         ({"json_schema": CITY}, "json_schema", CITY),
         ({"json_schema": json.dumps(CITY)}, "json_schema", CITY),
         ({"regex": "a+"}, "regex", "a+"),
-        ({"ebnf": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
-        ({"grammar": 'root ::= "a"'}, "ebnf_grammar", 'root ::= "a"'),
+        ({"ebnf": GRAMMAR}, "ebnf_grammar", GRAMMAR),
+        ({"grammar": GRAMMAR}, "ebnf_grammar", GRAMMAR),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -253,7 +256,10 @@ async def test_schemas_beyond_any_size(folder: Path) -> None:
             assert running.engine.requests == []
 
 
+TAG = {"structures": [{"begin": "<", "end": ">"}], "triggers": [5]}
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("gone")]}}
 CALLS = [{"id": "call_a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+CALLED = {"role": "assistant", "tool_calls": CALLS}
 RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_a"}
 
 
@@ -262,29 +268,19 @@ RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_a"}
     [
         ({"response_format": "json"}, "response_format"),
         ({"response_format": {}}, "response_format"),
-        ({"response_format": {"type": "xml"}}, "response_format"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
-        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.name"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "type": "object"}}},
-            "response_format.json_schema.schema",
-        ),
-        ({"response_format": {"type": "json"}}, "response_format.schema"),
-        ({"response_format": {"type": "regex", "value": "a"}}, "response_format.regex"),
-        ({"response_format": {"type": "regex", "regex": "("}}, "response_format.regex"),
-        ({"response_format": {"type": "ebnf", "ebnf": ""}}, "response_format.ebnf"),
-        ({"response_format": {"type": "grammar", "grammar": "root ::= x"}}, "response_format"),
-        ({"response_format": {"type": "json_object", "schema": {"type": "x"}}}, "response_format.schema.type"),
-        ({"regex": "a", "ebnf": 'root ::= "a"'}, "ebnf"),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "a b", "schema": {}}}},
-            "response_format.json_schema.name",
-        ),
+        (form("json_schema"), "response_format.json_schema"),
+        (form("json_schema", json_schema={}), "response_format.json_schema.name"),
+        (form("json_schema", json_schema={"name": "x", "type": "object"}), "response_format.json_schema.schema"),
         ({"response_format": schema_format([])}, "response_format.json_schema.schema"),
-        ({"structured_outputs": {}}, "structured_outputs"),
+        (form("regex", value="a"), "response_format.regex"),
+        (form("ebnf", ebnf=""), "response_format.ebnf"),
+        (form("grammar", grammar="root ::= x"), "response_format"),
+        (form("json_object", schema={"type": "x"}), "response_format.schema.type"),
+        (form("structural_tag"), "response_format"),
+        (form("structural_tag", structures=[5], triggers=["<"]), "response_format.structures[0]"),
+        ({"regex": "a", "ebnf": GRAMMAR}, "ebnf"),
         ({"structured_outputs": {"json": "no"}}, "structured_outputs.json"),
         ({"structured_outputs": {"regex": "("}}, "structured_outputs.regex"),
-        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
         ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
         ({"guided_choice": [""]}, "guided_choice[0]"),
         ({"guided_regex": r"(a)\1"}, "guided_regex"),
@@ -295,56 +291,26 @@ RESULT = {"role": "tool", "content": "x", "tool_call_id": "call_a"}
         ({"guided_json": '{"type": "integer", "enum": [Infinity]}'}, "guided_json"),
         ({"guided_json": '{"enum": [' + "[" * 500 + "]" * 500 + "]}"}, "guided_json"),
         ({"guided_json": r'{"const": "\ud800"}'}, "guided_json"),
-        ({"response_format": {"type": "structural_tag"}}, "response_format"),
-        (
-            {"response_format": {"type": "structural_tag", "structures": [5], "triggers": ["<"]}},
-            "response_format.structures[0]",
-        ),
-        (
-            {"structured_outputs": {"structural_tag": {"structures": [{"begin": "<", "end": ">"}], "triggers": [5]}}},
-            "structured_outputs.structural_tag.triggers[0]",
-        ),
+        ({"structured_outputs": {"structural_tag": TAG}}, "structured_outputs.structural_tag.triggers[0]"),
         ({"guided_regex": "a", "tools": TOOLS}, "guided_regex"),
-        ({"tools": [tool("f"), tool("f")]}, "tools[1].function.name"),
         ({"tools": [tool("a b")]}, "tools[0].function.name"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
         ({"tools": [tool("f", {"type": "array"})]}, "tools[0].function.parameters.type"),
-        (
-            {"tools": [tool("f", {"type": "object", "properties": {"x": {"type": "y"}}}, strict=True)]},
-            "tools[0].function.parameters.properties.x.type",
-        ),
+        ({"tools": [tool("f", {"items": {"type": "y"}}, strict=True)]}, "tools[0].function.parameters.items.type"),
         ({"tools": TOOLS * 70}, "tools"),
         ({"tools": TOOLS, "tool_choice": "sometimes"}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": 5}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": {"type": "function"}}, "tool_choice.function"),
-        (
-            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "gone"}}},
-            "tool_choice.function.name",
-        ),
-        (
-            {
-                "tools": TOOLS,
-                "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [tool("gone")]}},
-            },
-            "tool_choice.allowed_tools.tools[0].function.name",
-        ),
+        ({"tools": TOOLS, "tool_choice": tool("gone")}, "tool_choice.function.name"),
+        ({"tools": TOOLS, "tool_choice": ALLOWED}, "tool_choice.allowed_tools.tools[0].function.name"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"tools": TOOLS, "functions": [{"name": "f"}]}, "functions"),
         ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "function_call.name"),
         ({"function_call": {"name": "g"}}, "function_call"),
         ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
         ({"tools": [tool("f", {"type": "object", "multipleOf": 2}, strict=True)], "tool_choice": "required"},
          "tools[0].function.parameters.multipleOf"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
-        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "call_a"}]}, "messages[0].tool_call_id"),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": CALLS}, {**RESULT, "tool_call_id": "call_b"}]},
-            "messages[1].tool_call_id",
-        ),
-        ({"messages": [RESULT, {"role": "assistant", "tool_calls": CALLS}]}, "messages[0].tool_call_id"),
-        ({"messages": [{"role": "assistant", "tool_calls": CALLS}, RESULT, RESULT]}, "messages[2].tool_call_id"),
-        ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages[0].name"),
+        ({"messages": [RESULT]}, "messages[0].tool_call_id"),
+        ({"messages": [CALLED, {**RESULT, "tool_call_id": "call_b"}]}, "messages[1].tool_call_id"),
+        ({"messages": [RESULT, CALLED]}, "messages[0].tool_call_id"),
+        ({"messages": [CALLED, RESULT, RESULT]}, "messages[2].tool_call_id"),
     ],
     ids=lambda value: str(value)[:70],
 )  # fmt: skip
@@ -354,3 +320,22 @@ async def test_what_is_wrong_is_named(shows: Path, body: dict[str, Any], param: 
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]["param"] == param
         assert running.engine.requests == []
+
+
+GOOD = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def test_a_bad_schema_is_refused_each_time_by_the_path_that_it_has_then() -> None:
+    wellformed._passed.clear()
+    for path in ("tools[0].function.parameters", "tools[7].function.parameters"):
+        with pytest.raises(BadRequestError) as rejected:
+            check_schema({**GOOD, "type": "city"}, path)
+        assert rejected.value.param == f"{path}.type"
+
+
+@pytest.mark.parametrize(("good", "bad"), [(math.nan, None), (1, True), (2, "2"), (3, [3])])
+def test_a_schema_that_is_written_alike_is_another(good: Any, bad: Any) -> None:
+    wellformed._passed.clear()
+    check_schema({"minimum": good}, "schema")
+    with pytest.raises(BadRequestError):
+        check_schema({"minimum": bad}, "schema")

@@ -6,14 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from cryptography.fernet import Fernet
 from openai.types.conversations import Conversation, ConversationDeletedResource, ConversationItem, ConversationItemList
 from pydantic import TypeAdapter
 
 from gateway.api.openai.conversations.contents import MOST_BYTES, MOST_ITEMS
-from tests.app.harness import Gateway, gateway
+from tests.app.harness import Gateway, gateway, rejected
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ConversationItem)
 USER = {"role": "user", "content": "Hi"}
@@ -42,12 +41,6 @@ async def listed(running: Gateway, conversation: str, **query: Any) -> dict[str,
     for item in page["data"]:
         ITEM.validate_python(item, strict=True)
     return page
-
-
-def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
-    assert answer.status_code == status, answer.text
-    error = answer.json()["error"]
-    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
 
 
 async def test_from_its_beginning_to_its_end(folder: Path) -> None:
@@ -166,22 +159,11 @@ async def test_fields_that_must_be_there(folder: Path) -> None:
 async def test_one_that_is_full_takes_no_more(folder: Path) -> None:
     async with gateway(folder) as running:
         made = await new(running, items=[{"role": "user", "content": "x" * (MOST_BYTES - 2000)}])
-        more = {"items": [{"role": "user", "content": "y" * 2000}]}
-        rejected(
-            await running.client.post(f"/v1/conversations/{made}/items", json=more),
-            400,
-            "items",
-            "conversation_too_large",
-        )
-        made = await new(running, items=[USER] * (MOST_ITEMS - 1))
-        more = {"items": [USER, USER]}
-        rejected(
-            await running.client.post(f"/v1/conversations/{made}/items", json=more),
-            400,
-            "items",
-            "conversation_too_large",
-        )
-        assert (await running.client.post(f"/v1/conversations/{made}/items", json={"items": [USER]})).status_code == 200
+        many = await new(running, items=[USER] * (MOST_ITEMS - 1))
+        for content, most in (([{"role": "user", "content": "y" * 2000}], made), ([USER, USER], many)):
+            full = await running.client.post(f"/v1/conversations/{most}/items", json={"items": content})
+            rejected(full, 400, "items", "conversation_too_large")
+        assert (await running.client.post(f"/v1/conversations/{many}/items", json={"items": [USER]})).status_code == 200
 
 
 async def test_two_writers_never_lose_an_item(folder: Path, tmp_path: Path) -> None:

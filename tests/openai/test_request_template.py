@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.text.prompt.request_template import _renderer
-from tests.app.harness import USER, gateway
+from tests.app.harness import USER, gateway, rejected
 
 OWN = "{% for message in messages %}[{{ message.role }}: {{ message.content }}]{% endfor %}{{ suffix }}"
 NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -44,8 +44,7 @@ async def test_it_is_rendered_as_the_models_own(folder: Path) -> None:
 async def test_one_that_goes_too_far_is_refused_and_the_next_is_served(folder: Path, template: str, says: str) -> None:
     async with gateway(folder, allow_request_template=True) as running:
         answer = await running.chat(chat_template=template)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "chat_template", "invalid_value")
+        error = rejected(answer, 400, "chat_template", "invalid_value")
         assert says in error["message"]
         assert (await tokenize(running, OWN)).status_code == 200
 

@@ -1,19 +1,26 @@
-"""Responses: their bytes, statuses, streams and errors, where the answer is text."""
+"""Responses: their bytes, statuses and errors where the answer is text, and bodies that went wrong anywhere."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from gateway.api.openai.translation import Translation
 from gateway.generation import Capability, EngineChunk, EngineError, ErrorKind, GenerationRequest
-from tests.app.harness import gateway, says
-from tests.app.scripted import MODEL, ByteIds, RelayingEngine, Step
-from tests.openai.responses_harness import last_of, post, streamed, whole
-from tests.openai.tools_harness import GUIDED
+from gateway.text.bad_request import BadRequestError
+from tests.app.harness import gateway, rejected, says
+from tests.app.scripted import MODEL, ByteIds, Step
+from tests.openai.responses_harness import events_of, last_of, post, running, streamed, whole
+from tests.openai.tools_harness import CITY, GUIDED, UNGUIDED, call_text
+from tests.rings import examples
 
 
 def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> Any:
@@ -24,17 +31,6 @@ def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> An
         return [*given, EngineError(kind, "The engine failed.")]
 
     return script
-
-
-@pytest.mark.parametrize("engine", ["told", "relayed"])
-async def test_tokens_that_skip_the_layers_are_numbered_and_kept(folder: Path, engine: str) -> None:
-    text = "word é " * 40
-    kind = {"engine_type": RelayingEngine} if engine == "relayed" else {}
-    async with gateway(folder, says(folder, text), served=True, max_seq_len=4096, **kind) as running:
-        answer = await post(running, stream=True, max_output_tokens=4000)
-        assert last_of(answer.text).output_text == text
-        if isinstance(running.engine, RelayingEngine):
-            assert running.engine.relayed > 200
 
 
 async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
@@ -71,27 +67,6 @@ async def test_an_answer_without_text_has_an_empty_message(folder: Path) -> None
             assert answer.output_text == ""
 
 
-async def test_an_error_before_the_first_token_has_its_status(folder: Path) -> None:
-    async with gateway(folder, failing(folder, "", ErrorKind.QUEUE_FULL)) as running:
-        for stream in (False, True):
-            answer = await post(running, stream=stream)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
-            assert answer.headers["retry-after"] == "1"
-
-
-@pytest.mark.parametrize("kind", [ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE, ErrorKind.QUEUE_FULL, ErrorKind.TIMEOUT])
-async def test_an_error_in_the_middle_ends_the_stream_as_failed(folder: Path, kind: ErrorKind) -> None:
-    async with gateway(folder, failing(folder, "Hel", kind)) as running:
-        answer = await post(running, stream=True)
-        assert answer.status_code == 200
-        response = last_of(answer.text)
-        assert (response.status, response.output_text) == ("failed", "Hel")
-        assert response.error is not None
-        code = "rate_limit_exceeded" if kind is ErrorKind.QUEUE_FULL else "server_error"
-        assert (response.error.code, response.error.message) == (code, "The engine failed.")
-        assert (await post(running)).status_code >= 429
-
-
 async def test_an_error_that_overtakes_the_opening_comes_behind_it(folder: Path) -> None:
     """The engine has begun, with a token that makes no character yet, and fails."""
     half = ByteIds(folder).of("é")[:1]
@@ -119,10 +94,13 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         assert (response.status, response.output, response.usage) == ("failed", [], None)
 
 
+def asking(part: dict[str, Any]) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": [part]}]}
+
+
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
-        ({"input": None}, "input", "missing_required_parameter"),
         ({"input": []}, "input", "empty_array"),
         ({"input": 7}, "input", "invalid_type"),
         ({"input": ["Hi"]}, "input[0]", "invalid_value"),
@@ -130,21 +108,9 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         ({"input": [{"type": 7}]}, "input[0]", "invalid_value"),
         ({"input": [{"role": "robot", "content": "Hi"}]}, "input[0].role", "invalid_value"),
         ({"input": [{"role": "user", "content": 7}]}, "input[0].content", "invalid_type"),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]},
-            "input[0].content[0]",
-            "unsupported_content_part",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
-            "input[0].content[0]",
-            "unsupported_content_part",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_text"}]}]},
-            "input[0].content[0].text",
-            "missing_required_parameter",
-        ),
+        (asking({"type": "input_image", "image_url": "data:"}), "input[0].content[0]", "unsupported_content_part"),
+        (asking({"type": "input_file", "file_id": "x"}), "input[0].content[0]", "unsupported_content_part"),
+        (asking({"type": "input_text"}), "input[0].content[0].text", "missing_required_parameter"),
         ({"instructions": 7}, "instructions", "invalid_type"),
         ({"max_output_tokens": 0}, "max_output_tokens", "integer_below_min_value"),
         ({"temperature": 3}, "temperature", "decimal_above_max_value"),
@@ -153,13 +119,7 @@ async def test_an_error_behind_comments_is_a_failed_response(folder: Path) -> No
         ({"stream": "yes"}, "stream", "invalid_type"),
         ({"include": "all"}, "include", "invalid_type"),
         ({"text": {"format": {"type": "xml"}}}, "text.format", "invalid_value"),
-        (
-            {"text": {"format": {"type": "json_schema", "schema": {}}}},
-            "text.format.name",
-            "missing_required_parameter",
-        ),
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
-        ({"background": True, "store": False}, "background", "invalid_value"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name", "missing_required_parameter"),
         ({"prompt": {"id": "p"}}, "prompt", "unsupported_parameter"),
         ({"moderation": {"model": "m"}}, "moderation", "unsupported_parameter"),
         ({"stop": [""]}, "stop[0]", "empty_string"),
@@ -174,30 +134,16 @@ async def test_bad_input_is_refused_by_the_client_s_own_names(
     async with gateway(folder) as running:
         for stream in (False, True):
             answer = await post(running, **body, stream=stream) if "stream" not in body else await post(running, **body)
-            error = answer.json()["error"]
-            assert (answer.status_code, error["param"], error["code"]) == (400, param, code), error
+            error = rejected(answer, 400, param, code)
             assert "messages" not in error["message"].replace("These messages are refused", "")
             assert "response_format" not in error["message"]
         assert running.engine.requests == []
 
 
-async def test_a_prompt_is_prewarmed_and_nothing_is_shown(folder: Path) -> None:
-    async with gateway(folder) as running:
-        plain = await whole(running)
-        for ask in (whole, streamed):
-            warmed = await ask(running, prompt_cache_options={"prewarm": True}, max_output_tokens=20)
-            assert (warmed.status, warmed.output, warmed.output_text) == ("completed", [], "")
-            assert warmed.usage is not None
-            assert plain.usage is not None
-            assert (warmed.usage.input_tokens, warmed.usage.output_tokens) == (plain.usage.input_tokens, 0)
-            assert running.engine.requests[-1].max_tokens == 1
-            assert running.engine.requests[-1].prompt.ids == running.engine.requests[0].prompt.ids
-        assert (await whole(running, prompt_cache_options={"prewarm": False})).output_text == "Hello"
-
-
 @pytest.mark.parametrize(
     "asked",
     [
+        {"prompt_cache_options": {"prewarm": False}},
         {"min_tokens": 5, "max_output_tokens": 20},
         {"truncate_prompt_tokens": -1, "max_output_tokens": 100, "input": "word " * 60},
         {"stop": ["a", "b"], "stop_token_ids": [0], "ignore_eos": True, "num_draft_tokens": 0},
@@ -211,8 +157,10 @@ async def test_no_parameter_of_an_answer_contradicts_a_prewarm(folder: Path, ask
     served = {**GUIDED.capabilities, "min_tokens": able, "stop_token_ids": able}
     async with gateway(folder, features=dataclasses.replace(GUIDED, capabilities=served)) as running:
         for ask in (whole, streamed):
-            warmed = await ask(running, prompt_cache_options={"prewarm": True}, **asked)
+            warmed = await ask(running, **{**asked, "prompt_cache_options": {"prewarm": True}})
             assert (warmed.status, warmed.output) == ("completed", [])
+            assert warmed.usage is not None
+            assert warmed.usage.output_tokens == 0
         await post(running, **asked)
         *warming, plain = running.engine.requests
         for request in warming:
@@ -235,10 +183,7 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"text": {"verbosity": "medium", "tone": "warm"}}, "text.tone"),
     ({"stream_options": {"shape": 1}}, "stream_options.shape"),
-    (
-        {"image": {"context_compression": "auto"}, "background_options": {"completion_window": "2h"}},
-        "background_options, image",
-    ),
+    ({"image": {"a": "b"}, "background_options": {"completion_window": "2h"}}, "background_options, image"),
     ({"context_management": [{"type": "x"}], "n": 3, "whatever": {"a": None}}, "context_management, n, whatever"),
 ]
 
@@ -259,14 +204,6 @@ async def test_extensions_of_chat_are_served(folder: Path) -> None:
         assert (params.seed, params.top_k, params.presence_penalty, params.logit_bias) == (7, 5, 1.0, {3: 1.0})
 
 
-async def test_a_large_body_is_refused_as_a_small_one(folder: Path) -> None:
-    items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x" * 200}]}]
-    async with gateway(folder) as running:
-        answer = await post(running, input=items * 2000)  # in the helper process
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "input", "context_length_exceeded")
-
-
 async def test_too_many_items_are_refused_before_each_costs_work(folder: Path) -> None:
     async with gateway(folder) as running:
         answer = await post(running, input=[{"role": "user"}] * 16385)
@@ -276,3 +213,159 @@ async def test_too_many_items_are_refused_before_each_costs_work(folder: Path) -
         assert (answer.json()["error"]["param"], answer.status_code) == ("input[0].content", 400)
         answer = await post(running, input=[{"type": "function_call_output", "call_id": "c", "output": parts}])
         assert (answer.json()["error"]["param"], answer.status_code) == ("input[0].output", 400)
+
+
+# As an agent sends them: all kinds of items and tools, and fields that other servers do not know.
+AGENT: dict[str, Any] = {
+    "model": MODEL,
+    "instructions": "Be terse.",
+    "input": [
+        {"type": "message", "id": "msg_0", "role": "developer", "content": [{"type": "input_text", "text": "Help."}]},
+        {"role": "user", "content": "List the files."},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "**Listing**"}],
+         "content": None, "encrypted_content": "b3BhcXVl"},
+        {"type": "message", "role": "assistant", "status": "completed", "phase": "commentary",
+         "content": [{"type": "output_text", "text": "So.", "annotations": [], "logprobs": []}]},
+        {"type": "function_call", "id": "fc_1", "status": "completed", "call_id": "c1", "name": "close",
+         "namespace": "agents", "arguments": '{"city": "x"}'},
+        {"type": "custom_tool_call", "id": "ctc_1", "status": "completed", "call_id": "c2", "name": "patch",
+         "input": "+"},
+        {"type": "function_call_output", "id": "o1", "call_id": "c1", "output": [
+            {"type": "input_text", "text": "done"}, {"type": "input_image", "image_url": "data:", "detail": "high"}]},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "done"},
+        {"type": "item_reference", "id": "rs_1"},
+        {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "moon"}]},
+        {"type": "compaction", "encrypted_content": "x"},
+        {"role": "user", "content": [{"type": "input_text", "text": "Go on."}]},
+    ],
+    "tools": [
+        {"type": "function", "name": "ls", "description": "Lists.", "strict": False, "parameters": CITY},
+        {"type": "namespace", "name": "agents", "description": "Agents.", "tools": [
+            {"type": "function", "name": "close", "strict": True, "parameters": CITY}]},
+        {"type": "custom", "name": "patch",
+         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}},
+        {"type": "custom", "name": "date", "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9]+"}},
+        {"type": "web_search", "external_web_access": False},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [
+        {"type": "function", "name": "ls"}, {"type": "custom", "name": "patch"},
+        {"type": "namespace", "name": "agents"}]},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "high", "summary": "auto"},
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "store": False,
+    "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+    "stream_options": {"include_obfuscation": False},
+    "max_output_tokens": 60,
+    "top_logprobs": 0,
+    "metadata": {"a": "b"},
+    "prompt_cache_key": "00000000",
+    "client_metadata": {"turn_id": "1"},
+}  # fmt: skip
+# A body may spoil the schema of the tool that the engine calls: then its answer is none, as the client is told.
+MISFIT = "The model called 'agents__close' with arguments that do not match the schema of the tool."
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**40), 2**40),
+    st.sampled_from([2**64, -(10**30)]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "x", "function", "message", "reasoning", "item_reference", "required", "\u2028", "a" * 300]),
+    st.sampled_from([[], {}, [[]], [{}], {"type": 7}, {"type": "function"}, {"role": "user"}, {"type": "x", "id": 1}]),
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where something stands in a body."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in pairs:
+        yield (*path, key)
+        yield from places(child, (*path, key))
+
+
+@st.composite
+def bodies(draw: st.DrawFn, sound: dict[str, Any]) -> dict[str, Any]:
+    """A body with one to three places changed, taken away or doubled."""
+    body = copy.deepcopy(sound)
+    for place in draw(st.lists(st.sampled_from(list(places(sound))), min_size=1, max_size=3)):
+        target: Any = body
+        try:
+            for key in place[:-1]:
+                target = target[key]
+            action = draw(st.sampled_from(["change", "remove", "double"]))
+            if action == "remove":
+                del target[place[-1]]
+            elif action == "double" and isinstance(target, list):
+                target.append(copy.deepcopy(target[place[-1]]))
+            else:
+                target[place[-1]] = copy.deepcopy(draw(JUNK))  # which later changes may change in turn
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change took it away
+    return body
+
+
+@pytest.mark.parametrize("features", [UNGUIDED, GUIDED], ids=["unguided", "guided"])
+def test_a_body_that_went_wrong(shows: Path, features: Any) -> None:
+    with running(shows, features) as (engine, asked):
+        engine.say("Sure. " + call_text("agents__close", '{"city": "x"}'), [3])
+
+        @settings(max_examples=examples(180, long=1500))
+        @given(body=bodies(AGENT), stream=st.booleans())
+        def check(body: dict[str, Any], stream: bool) -> None:
+            if isinstance(body.get("stream"), bool) or "stream" not in body:
+                body["stream"] = stream
+            answer = engine.loop.run_until_complete(asked.client.post("/v1/responses", json=body))
+            if MISFIT in answer.text:
+                return
+            assert answer.status_code in {200, 400, 404}, answer.text
+            if answer.status_code == 200:
+                # What is repeated of such a body need not be of OpenAI's types.
+                response = events_of(answer.text)[-1]["response"] if body["stream"] else answer.json()
+                assert response["status"] in {"completed", "incomplete"}
+            else:
+                error = answer.json()["error"]
+                assert error["message"]
+                assert error["type"] == "invalid_request_error"
+                for word in ("messages[", "response_format", ".function.", "max_completion_tokens"):
+                    assert word not in f"{error['param']} {error['message']}"
+
+        check()
+
+
+ORIGINS = Translation(
+    messages=["instructions", "input[0]", "input[2]"],
+    tools=["tools[1]"],
+    fields={"messages": "input", "response_format": "text.format", "response_format.json_schema": "text.format"},
+    parts={
+        "tools[0].function.parameters": "tools[1].input_schema",
+        "tools[0].function": "tools[1]",
+        "messages[1].tool_calls[1].function": "input[1]",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("param", "own"),
+    [
+        ("messages[7].role", "input[7].role"),
+        ("tools[0].function.parameters.type", "tools[1].input_schema.type"),
+        ("messages[1].tool_calls[1].function.arguments", "input[1].arguments"),
+        ("messages[1].tool_calls[11].function", "input[0].tool_calls[11].function"),
+        ("response_formats", "response_formats"),
+    ],
+)
+def test_a_path_is_the_client_s_own(param: str, own: str) -> None:
+    assert ORIGINS.path(param) == own
+    with pytest.raises(BadRequestError) as rejected, ORIGINS.renaming():
+        raise BadRequestError(f"Not '{param}'.", param, "invalid_value")
+    assert (rejected.value.param, rejected.value.message) == (own, f"Not '{own}'.")
+
+
+def test_engine_errors_use_the_same_names() -> None:
+    assert ORIGINS.names({"prompt": "messages", "guide": "response_format.json_schema"}) | {} == {
+        "messages": "input",
+        "response_format": "text.format",
+        "response_format.json_schema": "text.format",
+        "prompt": "input",
+        "guide": "text.format",
+    }

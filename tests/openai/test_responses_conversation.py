@@ -18,7 +18,7 @@ from openai.types.responses import Response, ResponseCompactionItem, ResponseUsa
 from gateway.api.openai.responses.compact import PROMPT
 from gateway.api.openai.responses.translate import SUMMARY
 from gateway.generation import EngineChunk, EngineError, ErrorKind, GenerationRequest
-from tests.app.harness import Gateway, gateway
+from tests.app.harness import Gateway, gateway, rejected
 from tests.app.scripted import MODEL, ByteIds, Step, write_tokenizer
 from tests.openai.responses_harness import events_of, post, streamed, whole
 from tests.openai.tools_harness import SHOWS_ALL, UNGUIDED
@@ -78,11 +78,6 @@ async def kept(running: Gateway, name: str) -> list[str]:
 
 def shown(running: Gateway) -> str:
     return running.engine.requests[-1].prompt.text
-
-
-def rejected(answer: httpx.Response, status: int, param: str | None, code: str) -> None:
-    assert answer.status_code == status, answer.text
-    assert (answer.json()["error"]["param"], answer.json()["error"]["code"]) == (param, code)
 
 
 @WAYS
@@ -307,15 +302,6 @@ async def test_sealed_reasoning_that_nobody_can_open_is_named(running: Gateway, 
             assert answer.headers["x-ignored-parameters"] == UNREAD
             assert THOUGHT not in shown(second)
             assert "Short." in shown(second)
-
-
-async def test_without_keys_nothing_is_sealed(thinks: Path, says: Says) -> None:
-    async with gateway(thinks, says, features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await post(running, include=[ENCRYPTED])
-        assert answer.headers["x-ignored-parameters"] == f"include.{ENCRYPTED}"
-        assert "encrypted_content" not in answer.json()["output"][0]
-        rejected(await running.client.post("/v1/responses/compact", json={"model": MODEL, "input": "Hi"}),
-                400, None, "compaction_not_supported")  # fmt: skip
 
 
 async def test_items_of_other_responses(running: Gateway, says: Says) -> None:

@@ -1,4 +1,4 @@
-"""Budgets of thoughts: chat completions, responses and messages, whole and streamed; and where there is no thought."""
+"""Reasoning apart from the answer, and its budget: fields, streams and counts of each API; and where none is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from gateway.generation import EngineChunk, GenerationRequest
 from tests.anthropic import messages_harness
-from tests.app.harness import gateway, says
+from tests.app.harness import gateway, rejected, says
 from tests.app.scripted import ByteIds, Script, Step, write_tokenizer
 from tests.openai import responses_harness
 from tests.openai.tools_harness import (
@@ -22,7 +22,6 @@ from tests.openai.tools_harness import (
     SHOWS_TOOLS,
     TOOLS,
     UNGUIDED,
-    accumulated,
     call_text,
     streamed,
     whole,
@@ -62,23 +61,6 @@ async def test_a_prewarm_counts_no_reasoning(opened: Path) -> None:
             assert (warmed.usage.output_tokens, warmed.usage.output_tokens_details.reasoning_tokens) == (0, 0)
 
 
-async def test_chat(opened: Path) -> None:
-    async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
-        answer = await whole(running, thinking_token_budget=10)
-        (choice,) = answer.choices
-        assert (choice.message.content, choice.finish_reason) == ("Sunny.", "stop")
-        assert choice.message.model_extra == {"reasoning_content": "x" * 10}
-        assert answer.usage is not None
-        assert answer.usage.completion_tokens == 10 + len(END) + len("Sunny.")
-        assert answer.usage.prompt_tokens == len(running.engine.requests[0].prompt.ids)
-        assert answer.usage.prompt_tokens_details is None
-        assert answer.usage.completion_tokens_details is not None
-        assert answer.usage.completion_tokens_details.reasoning_tokens == 10
-        found = accumulated(await streamed(running, thinking_token_budget=10))
-        assert (found["content"], found["reasoning"], found["finish_reason"]) == ("Sunny.", "x" * 10, "stop")
-        assert running.engine.closed_early == [running.engine.requests[0].id, running.engine.requests[2].id]
-
-
 async def test_responses_and_messages(opened: Path) -> None:
     async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
         for ask in (responses_harness.whole, responses_harness.streamed):
@@ -115,18 +97,6 @@ async def test_limits_stops_log_probs_and_several_choices(opened: Path) -> None:
         assert "".join(entry.token for entry in logprobs.content or []) == "x" * 10 + "Sunny. Warm."
         ids = (await running.chat(**budget, return_token_ids=True)).json()["choices"][0]["token_ids"]
         assert ids == ByteIds(opened).of("x" * 10 + END + "Sunny. Warm.")
-
-
-async def test_a_budget_that_is_enough_changes_nothing(opened: Path) -> None:
-    script = thinks_on(opened, "", thought=f"Hm.{END}Sunny.")
-    async with gateway(opened, script, features=UNGUIDED, max_seq_len=4096) as running:
-        free = (await running.chat(max_tokens=500, logprobs=True)).json()
-        enough = (await running.chat(max_tokens=500, logprobs=True, thinking_token_budget=50)).json()
-        unbound = (await running.chat(max_tokens=500, logprobs=True, thinking_token_budget=-1)).json()
-        assert free["choices"] == enough["choices"] == unbound["choices"]
-        assert free["usage"] == enough["usage"]
-        assert len(running.engine.requests) == 3
-        assert running.engine.closed_early == []
 
 
 async def test_no_thought_at_all(opened: Path) -> None:
@@ -218,5 +188,70 @@ async def test_where_nothing_can_be_ended_the_budget_is_named(opened: Path, tmp_
 async def test_bad_budgets(opened: Path, more: dict[str, Any], code: str) -> None:
     async with gateway(opened, features=UNGUIDED) as running:
         answer = await running.chat(**more)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["param"], error["code"]) == (400, "thinking_token_budget", code)
+        rejected(answer, 400, "thinking_token_budget", code)
+
+
+THINKS = (
+    SHOWS_TOOLS
+    + "{# <think> #}{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def thinks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tokenizer(tmp_path_factory.mktemp("thinks"), THINKS)
+
+
+def reasoning_tokens(running_answer: Any) -> int:
+    details = running_answer.usage.completion_tokens_details
+    assert details is not None
+    return int(details.reasoning_tokens)
+
+
+REASONED = "<think>\nHm, é?\n</think>\n\nSunny."
+
+
+@pytest.mark.parametrize(
+    ("setting", "fields"),
+    [
+        ("reasoning_content", {"reasoning_content"}),
+        ("reasoning", {"reasoning"}),
+        ("both", {"reasoning_content", "reasoning"}),
+    ],
+)
+async def test_the_fields_are_the_operator_s_choice(thinks: Path, setting: str, fields: set[str]) -> None:
+    script = says(thinks, REASONED)
+    async with gateway(thinks, script, features=UNGUIDED, max_seq_len=4096, reasoning_output=setting) as running:
+        extra = (await whole(running)).choices[0].message.model_extra
+        assert extra == dict.fromkeys(fields, "Hm, é?")
+        deltas = [chunk.choices[0].delta.model_extra for chunk in await streamed(running)]
+        assert {name for delta in deltas for name in delta or {}} == fields
+
+
+async def test_stop_strings_do_not_end_the_reasoning(thinks: Path) -> None:
+    text = "<think>\nOne, two.\n</think>\n\nOne, two, three."
+    async with gateway(thinks, says(thinks, text), features=UNGUIDED, max_seq_len=4096) as running:
+        answer = await whole(running, stop="two")
+        assert answer.choices[0].message.content == "One, "
+        assert answer.choices[0].message.model_extra == {"reasoning_content": "One, two."}
+        assert answer.usage is not None
+        assert answer.usage.completion_tokens == text.rindex("two") + 3
+        assert reasoning_tokens(answer) == len("One, two.")
+
+
+async def test_an_engine_that_tells_no_tokens(thinks: Path) -> None:
+    features = dataclasses.replace(UNGUIDED, token_ids=False, prompt_ids=False, path="ensemble")
+
+    def script(request: GenerationRequest) -> list[Step]:
+        parts = [REASONED[start : start + 5] for start in range(0, len(REASONED), 5)]
+        return [*(EngineChunk(text=part) for part in parts), EngineChunk(text="<|im_end|>", final=True)]
+
+    async with gateway(thinks, script, features=features, max_seq_len=4096) as running:
+        answer = await whole(running)
+        assert answer.choices[0].message.content == "Sunny."
+        assert answer.choices[0].message.model_extra == {"reasoning_content": "Hm, é?"}
+        assert answer.usage is not None
+        details = answer.usage.completion_tokens_details
+        assert details is not None
+        # How many tokens are of the reasoning is not known, and how many there are is estimated.
+        assert details.model_dump(exclude_none=True) == {"estimated": True}

@@ -190,21 +190,15 @@ def on_redis(server: RedisServer, client: redis.Redis) -> type[StoreMachine]:
     return OnRedis
 
 
-def test_the_file_does_what_the_model_does() -> None:
-    run_state_machine_as_test(OnFile, settings=SHORT)
+AMOUNTS = pytest.mark.parametrize("amount", [SHORT, pytest.param(LONG, marks=pytest.mark.long)], ids=["short", "long"])
 
 
-def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
+@AMOUNTS
+def test_the_file_does_what_the_model_does(amount: settings) -> None:
+    run_state_machine_as_test(OnFile, settings=amount)
+
+
+@AMOUNTS
+def test_redis_does_what_the_model_does(redis_server: RedisServer, amount: settings) -> None:
     with redis_server.client() as client:
-        run_state_machine_as_test(on_redis(redis_server, client), settings=SHORT)
-
-
-@pytest.mark.long
-def test_the_file_does_what_the_model_does_for_long() -> None:
-    run_state_machine_as_test(OnFile, settings=LONG)
-
-
-@pytest.mark.long
-def test_redis_does_what_the_model_does_for_long(redis_server: RedisServer) -> None:
-    with redis_server.client() as client:
-        run_state_machine_as_test(on_redis(redis_server, client), settings=LONG)
+        run_state_machine_as_test(on_redis(redis_server, client), settings=amount)

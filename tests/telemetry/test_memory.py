@@ -49,38 +49,30 @@ def test_a_container_s_limit_is_the_tightest_of_those_around_it(tmp_path: Path) 
     assert reading.share == pytest.approx(150 / 400)
 
 
-def test_files_that_are_only_cached_do_not_count(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, V2.format(inside="/"), "0::/")
-    tree.v2("sys/fs/cgroup", 200 * MIB, 190 * MIB, cached=70 * MIB)
-    assert Memory(root=tmp_path).read().share == pytest.approx(120 / 200)
+@pytest.mark.parametrize(
+    ("group", "limit", "share"),
+    [
+        ((200 * MIB, 190 * MIB, 70 * MIB), 200, 120 / 200),  # files that are only cached do not count
+        ((1000 * MIB, 950 * MIB), 1000, 100 / 1000),  # a neighbour in the container is not the gateway's to bound
+        ((1000 * MIB, 10 * MIB, 0, 500 * MIB), 500, 100 / 500),  # a limit that throttles is one
+    ],
+    ids=["cached", "neighbour", "throttles"],
+)
+def test_what_counts_in_a_container(tmp_path: Path, group: tuple[int, ...], limit: int, share: float) -> None:
+    Tree(tmp_path, V2.format(inside="/"), "0::/").v2("sys/fs/cgroup", *group)
+    reading = Memory(root=tmp_path).read()
+    assert (reading.limit, reading.share) == (limit * MIB, pytest.approx(share))
 
 
-def test_a_neighbour_in_the_container_is_not_the_gateway_s_to_bound(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, V2.format(inside="/"), "0::/")
-    tree.v2("sys/fs/cgroup", 1000 * MIB, 950 * MIB)
-    assert Memory(root=tmp_path).read().share == pytest.approx(100 / 1000)
-
-
-def test_workers_and_helpers_count(tmp_path: Path) -> None:
+def test_workers_and_helpers_count_and_their_libraries_once(tmp_path: Path) -> None:
     tree = Tree(tmp_path, V2.format(inside="/"), "0::/")
     tree.v2("sys/fs/cgroup", 1000 * MIB, 10 * MIB)
     tree.resident("77", 50 * MIB)
     reading = Memory(lambda: [77, 78], 4, tmp_path).read()  # 78 has ended meanwhile
     assert (reading.own, reading.share) == (150 * MIB, pytest.approx(600 / 1000))
-
-
-def test_libraries_of_workers_count_once(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, V2.format(inside="/"), "0::/")
-    tree.v2("sys/fs/cgroup", 1000 * MIB, 10 * MIB)
     tree.resident("self", 100 * MIB, shared=30 * MIB)
     reading = Memory(processes=4, root=tmp_path).read()
     assert (reading.together, reading.share) == (310 * MIB, pytest.approx(310 / 1000))
-
-
-def test_a_limit_that_throttles_is_one(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, V2.format(inside="/"), "0::/")
-    tree.v2("sys/fs/cgroup", 1000 * MIB, 10 * MIB, high=500 * MIB)
-    assert Memory(root=tmp_path).read().limit == 500 * MIB
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,13 @@ def triton() -> Iterator[str]:
         yield f"{server.url}/metrics"
 
 
+def of_three(url: str) -> TritonMetrics:
+    """The relay of two endpoints and of one that is away."""
+    return TritonMetrics(lambda: {"a:8001": url, "b:8001": url, "gone:8001": "http://127.0.0.1:1/metrics"})
+
+
 async def test_samples_are_told_apart_by_endpoint(triton: str) -> None:
-    relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    relay = of_three(triton)
     text = (await relay.render()).decode()
     families = list(text_string_to_metric_families(text))
     assert len(families) == len({family.name for family in families})
@@ -202,7 +207,7 @@ async def test_engines_tell_how_many_requests_they_run(
     triton: str, monkeypatch: pytest.MonkeyPatch, text: str, endpoints: list[str], model: str, slots: int | None
 ) -> None:
     monkeypatch.setitem(globals(), "TEXT", "# TYPE nv_trt_llm_request_metrics gauge\n" + text)
-    relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    relay = of_three(triton)
     assert relay.engine_limit(endpoints, model) is None  # nobody has been asked yet; now they are
     await relay.close()
     assert relay.engine_limit(endpoints, model) == slots
@@ -226,7 +231,7 @@ async def test_the_load_of_all_engines_is_added_up(
     triton: str, monkeypatch: pytest.MonkeyPatch, text: str, load: EngineLoad
 ) -> None:
     monkeypatch.setitem(globals(), "TEXT", text)
-    relay = TritonMetrics(lambda: {"a:8001": triton, "b:8001": triton, "gone:8001": "http://127.0.0.1:1/metrics"})
+    relay = of_three(triton)
     await relay.fresh()
     assert relay.engines.load == load
 

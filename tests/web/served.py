@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
@@ -33,3 +34,18 @@ async def served(app: ASGIApp, protocol: type[HttpToolsProtocol], **settings: An
                 connection.transport.abort()
             server.should_exit = True
             await running
+
+
+def reject(status: int, message: str, _: Scope) -> Response:
+    """The response to a request that no application sees: its status and message."""
+    return JSONResponse([status, message], status)
+
+
+async def answer_to(port: int, sent: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
