@@ -68,7 +68,7 @@ MODES = (
     Row("MIG", "nothing to set: give the container a slice as its GPU, and build the engine on one like it", status="documented"),
     Row("Scheduling policies", "`scheduler.policy`", f"{_OPTIONS}test_an_option_reaches_its_configuration", "rendered"),
     Row("KV cache and its reuse", "`kv_cache`; the reference engine reuses blocks as well", "engine/test_engine_kv_reuse.py::test_whole_blocks_of_a_known_prefix_are_reused"),
-    Row("Top-k, top-p, top-k top-p", "the reference engine, and `decoding.mode: auto`", "engine/test_engine_contract.py::test_top_p_keeps_the_shortest_nucleus"),
+    Row("Top-k, top-p, top-k top-p", "the reference engine, and `decoding.mode: auto`", "engine/test_engine_contract.py::test_draws_follow_the_distribution_and_are_among_its_best"),
     Row("Beam search", "`use_beam_search` on a deployment with `decoding.mode: beam_search`, not on the reference engine", f"{_RULES}test_a_deployment_for_beam_search_is_one_that_the_gateway_serves", "rendered"),
     Row("Medusa", "`speculative.method: medusa`, with `heads` or a checkpoint made by hand", _SPECULATIVE, "rendered"),
     Row("ReDrafter", "`speculative.method: redrafter`", _SPECULATIVE, "rendered"),

@@ -32,7 +32,7 @@ CLIENTS = (
     Row("--stream-timeout", "`timeouts.first_token_s`, `timeouts.total_s`", "openai/test_chat_completion.py::test_deadlines"),
     Row("--verbose", "`server.log_level: debug`, the access log", "app/test_application.py::test_the_access_log"),
     Row("--request-id", "Triton's ids are fresh; a client's own is `x-request-id`", "app/test_application.py::test_request_ids"),
-    Row("--model-name", "`model`, by the served model's `triton.model`", "triton/test_discovery.py::test_an_engine_model_itself"),
+    Row("--model-name", "`model`, by the served model's `triton.model`", "triton/test_discovery.py::test_a_stock_ensemble_gives_its_engine_step"),
     Row("--preprocessor-model-name", "the gateway tokenizes; ensemble and BLS know the steps of their own deployment by `prefix`", _NAMES),
     Row("--postprocessor-model-name", "as above", _NAMES),
     Row("--target-tensorrt-llm-model-name", "`engine_model` of the target, which `tensorrt_llm_bls` calls", _DRAFTED),
@@ -70,7 +70,7 @@ CLIENTS = (
     Row("--return-context-logits", "`prompt_logprobs`; the logits themselves by Triton", _EACH),
     Row("--return-generation-logits", "`top_logprobs`; the logits themselves by Triton", "integration/test_triton_repo_parameters.py::test_gathered_logits_are_those_behind_the_log_probs"),
     Row("--return-perf-metrics", "`usage.prompt_tokens_details`", "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"),
-    Row("--requested-outputs", "what a request asks for decides which outputs the gateway names", "triton/test_request_tensors.py::test_log_probs_are_asked_for_only_when_wanted"),
+    Row("--requested-outputs", "what a request asks for decides which outputs the gateway names", "triton/test_request_tensors.py::test_log_probs_are_asked_for_by_their_outputs"),
     Row("--exclude-input-in-output", "always; `echo` brings the prompt back", _EACH),
     Row("--overwrite-output-text", "`stream` gives each part once", f"{_SDK}test_stream_gives_one_event_a_token_and_the_same_text_and_usage"),
     # adapters, tables, drafts, guides

@@ -11,7 +11,7 @@ _TEXT = "triton_models/test_text_to_tokens.py::"
 _REJECTED = "engine/test_engine_refusals.py::test_what_is_listed_as_refused_is_refused"
 _BLS_REJECTED = "integration/test_triton_repo_text.py::test_bls_refuses_by_name_what_it_cannot_do"
 _TABLES = "gateway_ops/repository/test_rendering.py::test_the_tables_of_a_version_are_what_upstream_declares"
-_BEAMS = "llmapi/test_llmapi_signatures.py::test_sampling_arguments_fit"
+_BEAMS = "llmapi/test_llmapi_signatures.py::test_arguments_of_a_request_fit"
 _LOG_PROBS = "engine/test_engine_log_probs.py::test_log_probs_are_a_log_softmax_of_the_engines_own_logits"
 _DECAY = f"{_CONTRACT}test_a_nucleus_shrinks_by_its_decay_down_to_its_least_until_it_is_reset"
 _PERF = "integration/test_kv_reuse.py::test_a_second_turn_reuses_the_first"
@@ -33,9 +33,9 @@ INPUTS: dict[str, Entry] = {
     "bad_words": served("clients/test_parameters.py::test_bad_words_are_not_written", "`bad_words`"),
     "stop_words": served("integration/test_triton_repo_text.py::test_stop_and_bad_words_reach_the_engine", "`stop`, matched on text by the gateway; end tokens beyond the first"),
     "embedding_bias_words": served(f"{_TEXT}test_bias_falls_on_every_token_of_a_word", "in Triton; the gateway sends the dense bias"),
-    "embedding_bias_weights": served(f"{_TEXT}test_words_and_weights_must_be_as_many", "goes with the words"),
-    "top_k": served(f"{_CONTRACT}test_top_k_keeps_k_candidates", "`top_k`"),
-    "top_p": served(f"{_CONTRACT}test_top_p_keeps_the_shortest_nucleus", "`top_p`"),
+    "embedding_bias_weights": served(f"{_TEXT}test_bias_falls_on_every_token_of_a_word", "goes with the words"),
+    "top_k": served(f"{_CONTRACT}test_draws_follow_the_distribution_and_are_among_its_best", "`top_k`"),
+    "top_p": served(f"{_CONTRACT}test_draws_follow_the_distribution_and_are_among_its_best", "`top_p`"),
     "length_penalty": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`length_penalty`, with beams"),
     "stream": served("integration/test_triton_repo_text.py::test_streamed_text_is_the_whole_text", "`stream`"),
     "prompt_table_extra_id": rendered(_TABLES, "passed on to the engine as `prompt_table_extra_ids`"),
@@ -45,13 +45,13 @@ INPUTS: dict[str, Entry] = {
     "input_ids": served(f"{_REQUEST}test_a_direct_request_holds_what_the_engine_needs_and_nothing_else", "the prompt, tokenized once"),
     "input_lengths": served(f"{_REQUEST}test_a_direct_request_holds_what_the_engine_needs_and_nothing_else", "its length"),
     "request_output_len": served(f"{_CONTRACT}test_the_output_length_is_clamped_in_silence", "`max_completion_tokens`"),
-    "end_id": served(f"{_CONTRACT}test_end_id_ends_and_is_not_in_the_output", "the model's first end token"),
+    "end_id": served(f"{_CONTRACT}test_ends", "the model's first end token"),
     "pad_id": served(f"{_TEXT}test_end_and_pad_ids_come_from_the_model_folder", "the model's own"),
-    "stop_words_list": served(f"{_REQUEST}test_stop_ids_go_with_the_other_end_ids", "the model's further end tokens, `stop_token_ids`"),
+    "stop_words_list": served(f"{_REQUEST}test_a_parameter_travels_only_when_it_does_something", "the model's further end tokens, `stop_token_ids`"),
     "bad_words_list": served(f"{_CONTRACT}test_bad_words_are_never_completed", "`bad_words`"),
     "embedding_bias": served(f"{_REQUEST}test_a_logit_bias_is_dense_and_as_wide_as_the_engine_says", "`logit_bias`"),
-    "runtime_top_k": served(f"{_CONTRACT}test_top_k_keeps_k_candidates", "`top_k`"),
-    "runtime_top_p": served(f"{_CONTRACT}test_top_p_keeps_the_shortest_nucleus", "`top_p`"),
+    "runtime_top_k": served(f"{_CONTRACT}test_draws_follow_the_distribution_and_are_among_its_best", "`top_k`"),
+    "runtime_top_p": served(f"{_CONTRACT}test_draws_follow_the_distribution_and_are_among_its_best", "`top_p`"),
     "runtime_top_p_min": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
     "runtime_top_p_decay": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
     "runtime_top_p_reset_ids": served(_DECAY, "by this project's engines; top-p decay has no API parameter, so the gateway never sends it"),
@@ -83,16 +83,16 @@ INPUTS: dict[str, Entry] = {
     "lookahead_ngram_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
     "lookahead_verification_set_size": rejected(_REJECTED, "per request; for all requests: `speculative` of a deployment"),
     # sampling
-    "temperature": served(f"{_CONTRACT}test_frequencies_follow_the_distribution", "`temperature`"),
+    "temperature": served(f"{_CONTRACT}test_draws_follow_the_distribution_and_are_among_its_best", "`temperature`"),
     "repetition_penalty": served(_LOG_PROBS, "`repetition_penalty`"),
-    "min_tokens": served(f"{_CONTRACT}test_min_tokens_suppresses_end_id_but_not_stop_words", "`min_tokens`; `min_length` before 0.20"),
+    "min_tokens": served(f"{_CONTRACT}test_ends", "`min_tokens`; `min_length` before 0.20"),
     "presence_penalty": served(_LOG_PROBS, "`presence_penalty`"),
     "frequency_penalty": served(_LOG_PROBS, "`frequency_penalty`"),
-    "seed": served(f"{_CONTRACT}test_a_seed_reproduces_and_another_differs", "`seed`; `random_seed` before 0.20"),
+    "seed": served(f"{_CONTRACT}test_top_p_one_samples_as_its_seed_says", "`seed`; `random_seed` before 0.20"),
     "beam_width": served(f"{_REQUEST}test_beams_where_the_engine_has_them_do_not_stream", "`best_of` with `use_beam_search`"),
     "num_return_sequences": served("clients/test_parameters.py::test_n_choices_equal_requests_with_seeds_in_a_row", "`n`, as requests with seeds in a row"),
     # what to return
-    "return_log_probs": served(f"{_REQUEST}test_log_probs_are_asked_for_only_when_wanted", "`logprobs`"),
+    "return_log_probs": served(f"{_REQUEST}test_log_probs_are_asked_for_by_their_outputs", "`logprobs`"),
     "return_context_logits": served(f"{_REQUEST}test_logits_are_asked_for_only_where_they_are_allowed", "`prompt_logprobs`, where the operator allows logits"),
     "return_generation_logits": served("integration/test_dialects_parameters.py::test_log_probs_from_logits_where_the_engine_has_no_others", "`top_logprobs`, where the operator allows logits"),
     "return_perf_metrics": served(_PERF, "`usage.prompt_tokens_details.cached_tokens`"),
@@ -114,7 +114,7 @@ INPUTS: dict[str, Entry] = {
 _ANSWERS = "triton/test_answers.py::"
 _REUSE = "engine/test_engine_kv_reuse.py::"
 _ACCEPTANCE = "engine/test_engine_drafts.py::test_acceptance_is_told"
-_TIMES = f"{_REUSE}test_the_times_are_in_order"
+_TIMES = f"{_REUSE}test_the_times_are_in_order_and_what_never_happened_has_none"
 _BLOCKS = f"{_REUSE}test_whole_blocks_of_a_known_prefix_are_reused"
 _ROWS = (
     "integration/test_triton_repo_postprocessing.py::test_rows_and_sequences_of_one_request_have_states_of_their_own"
@@ -148,7 +148,7 @@ OUTPUTS: dict[str, Entry] = {
 """By name."""
 
 
-_TENSORS = "triton/test_request_tensors.py::test_older_names_are_sent_where_they_are_declared"
+_TENSORS = "triton/test_request_tensors.py::test_older_names_are_sent_where_they_are_declared_and_nothing_that_is_not"
 _OPTION = "gateway_ops/repository/test_overrides.py::test_the_names_of_the_readmes_tables_are_understood"
 
 OLDER_OPTIONS = (
