@@ -132,13 +132,15 @@ def test_the_last_files_are_for_errors_and_the_liveness_probe(process: GatewayPr
                 pass
             for _ in range(40):  # silent ones are closed for those that come later
                 stack.enter_context(socket.create_connection(("127.0.0.1", process.port)))
+            counter = 'gateway_connections_rejected_total{reason="files"}'
+            wait_until(lambda: f"{counter} 41.0" in inside.get("/metrics").text)  # none is accepted after the next one
             for _ in range(10):
                 rejected = process._client.get("/version")
                 assert (rejected.status_code, rejected.headers["retry-after"]) == (503, "1")
                 assert "limit of open files" in rejected.json()["error"]["message"]
                 probe = process._client.get("/health/live")
                 assert (probe.status_code, probe.headers["connection"]) == (200, "close")
-            assert 'gateway_connections_rejected_total{reason="files"} 61.0' in inside.get("/metrics").text
+            assert f"{counter} 61.0" in inside.get("/metrics").text
         process.wait("/version", 200)
     finally:
         process.stop()

@@ -301,6 +301,6 @@ class ScriptedTriton(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ig
             try:
                 async for message in self.script(request, context):
                     yield message
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, GeneratorExit):  # the latter while gRPC writes
                 self._note(self.cancelled, request.id)
                 raise
