@@ -198,7 +198,9 @@ def test_rolling_restarts_under_load_lose_no_request(start: Start, workers: str)
                 later.wait("/health/ready", 200)
                 before, gateways[place] = gateways[place], later
                 answered = balancer.answers
+                wait_until(lambda: before.url in balancer.using.values(), 30)  # noqa: B023 - before the next one
                 before.signal(signal.SIGTERM)
+                before.wait("/health/ready", 503)  # a second signal before it has seen the first one would be lost
                 balancer.wait_left(before.url)
                 before.signal(signal.SIGTERM)
                 assert ended(before) == 0
