@@ -350,6 +350,11 @@ class EngineHealth:
         self.probe_due = False
         self._exchange_notes()
 
+    def probe_delayed(self) -> None:
+        """Start the time of the probe in flight again, because the engine has completed other clients' requests."""
+        if self._probe is not None:
+            self._probe = self._clock()
+
     @property
     def probing(self) -> bool:
         """Whether the response of a probe is awaited."""

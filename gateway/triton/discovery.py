@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from gateway.triton.connection import Connection
 from gateway.triton.dialects.dialect import Dialect
 from gateway.triton.dialects.registry import check
 from gateway.triton.engine_probe import probe_request
-from gateway.triton.engine_watch import Probe
+from gateway.triton.engine_watch import Completed, Probe
 from gateway.triton.missing_models import reject_missing
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, assemble, called_models
@@ -34,11 +35,14 @@ class Discovery:
         models: every model that must be ready for it.
         doubtful: whether the engine has failed a probe.
         probe: sends a probe to the engine; see ``gateway.triton.engine_watch.Probe``.
+        completed: counts its completed requests, see there; None for decoupled models, whose backends may report a
+            request before its responses.
     """
 
     engine: Engine
     models: tuple[str, ...]
     probe: Probe
+    completed: Completed | None
     doubtful: bool = False
 
 
@@ -68,7 +72,10 @@ async def discover(
         probed.timeout = timeout
         return await dialect.ask(asked)
 
-    return Discovery(dialect.make(connection, models, reason, options), models.names, again, doubtful)
+    engine = dialect.make(connection, models, reason, options)
+    decoupled = models.entry.decoupled or (models.engine is not None and models.engine.decoupled)
+    completed = None if decoupled else functools.partial(client.completed, engine.features.model)
+    return Discovery(engine, models.names, again, completed, doubtful)
 
 
 def describe(models: Models, path: EnginePath, options: EngineOptions = NO_OPTIONS) -> EngineFeatures:

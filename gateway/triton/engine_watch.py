@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 
@@ -33,11 +35,13 @@ class EngineWatch:
     Args:
         health: health of the engine.
         probe: sends a probe.
-        completed: counts the completed requests.
+        completed: counts the completed requests; None where Triton counts them before their end.
         whose: fields for the log.
     """
 
-    def __init__(self, health: EngineHealth, probe: Probe, completed: Completed, whose: Mapping[str, str]) -> None:
+    def __init__(
+        self, health: EngineHealth, probe: Probe, completed: Completed | None, whose: Mapping[str, str]
+    ) -> None:
         self._health = health
         self._probe = probe
         self._completed = completed
@@ -83,19 +87,21 @@ class EngineWatch:
 
     async def _ask(self) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._give_time)
+            if self._completed is not None:
+                give_time = functools.partial(self._give_time, self._completed)
+                group.start_soon(keep_running, "the count of completed requests", give_time)
             await self._await_probe()
             group.cancel_scope.cancel()
 
-    async def _give_time(self) -> None:
-        """Start the time of the probe again whenever the engine has completed requests, which were before it."""
-        known: int | None = None
+    async def _give_time(self, completed: Completed) -> None:
+        """Start the time of the probe again whenever the engine completed requests: it may be queued behind others."""
+        known = math.inf
         while True:
-            await anyio.sleep(self._health.limit_s / _LOOKS)
             with contextlib.suppress(EngineError):
-                before, known = known, await self._completed()
-                if before is not None and known > before:
-                    self._health.probe_sent()
+                before, known = known, await completed()
+                if known > before:
+                    self._health.probe_delayed()
+            await anyio.sleep(self._health.limit_s / _LOOKS)
 
     async def _await_probe(self) -> None:
         try:

@@ -301,8 +301,7 @@ class TritonBackend:
                 raise
             delay = _FIRST_RETRY_S
             self._gain(discovered, connection.transport.name)
-            completed = functools.partial(client.completed, discovered.engine.features.model)
-            async with EngineWatch(self.health, discovered.probe, completed, self._whose()):
+            async with EngineWatch(self.health, discovered.probe, discovered.completed, self._whose()):
                 lost = await self._until_lost(client, connection, discovered.models)
             if lost is not None:
                 self._lose(str(lost), lost.state)

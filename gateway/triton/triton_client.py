@@ -67,9 +67,10 @@ class TritonClient:
         return cast("model_config_pb2.ModelConfig", response.config)
 
     async def completed(self, model: str) -> int:
-        """Count the requests that the model has completed, of all clients."""
+        """Count the requests that the model has completed, of all clients, without those that a cache answered."""
         response = await self._call(self._stub.ModelStatistics, service_pb2.ModelStatisticsRequest(name=model))
-        return sum(each.inference_stats.success.count for each in response.model_stats)
+        found = [each.inference_stats for each in response.model_stats]
+        return sum(each.success.count - each.cache_hit.count for each in found)
 
     async def repository(self) -> dict[str, ModelState]:
         """Read the state of each model of the repository by name, loaded or not."""

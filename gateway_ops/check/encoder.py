@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -149,14 +150,14 @@ class _Proof:
             if all(_near(other, first, _SAME) for other in others):
                 what = f"The input types {', '.join(types)} give the same result."
                 yield self._finding(Severity.WARNING, what, "Check encoder.input_types and encoder.request_fields.")
-        for asked, answered in [(name, name) for name in types or (None,)] if self._pairs else _roles(types):
+        for asked, answered in [(name, name) for name in types or (None,)] if self._pairs else roles(types):
             answers = await self._encode([_CLOSE, _FAR], answered)
             close, far = answers[:, 0]
             if not self._pairs:
                 [question] = await self._encode([_QUESTION], asked)
                 close, far = answers @ question / np.linalg.norm(answers, axis=1)
             if not close > far:
-                kind = f" as input types {asked} and {answered or 'default'}" if asked else ""
+                kind = f" as input type {asked}, with answers of {answered or 'the default'} type" if asked else ""
                 what = f"A text about something else is closer to a question than its answer{kind}."
                 yield self._finding(Severity.WARNING, what, "Check encoder.pooling, encoder.output and the tokenizer.")
 
@@ -213,10 +214,10 @@ class _Proof:
         return encoded.values
 
 
-def _roles(types: Sequence[str]) -> list[tuple[str | None, str | None]]:
+def roles(types: Sequence[str]) -> list[tuple[str | None, str | None]]:
     """The input types of a question and of its answers: query and passage by their names, any other one of both."""
-    query = next((name for name in types if "query" in name.lower() or name == "q"), None)
-    passage = next((name for name in types if "passage" in name.lower() or "doc" in name.lower()), None)
+    query = next((name for name in sorted(types, key=len) if "query" in name.lower() or name == "q"), None)
+    passage = next((name for name in types if re.search("passage|doc|^[pd]$", name.lower())), None)
     pair = [(query, passage)] if query or not types else []
     return [*pair, *((name, name) for name in types if not query or name not in (query, passage))]
 

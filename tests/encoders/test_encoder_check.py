@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from gateway.settings import ModelSettings, Settings
-from gateway_ops.check.encoder import prove_encoder
+from gateway_ops.check.encoder import prove_encoder, roles
 from gateway_ops.check.findings import Finding, Severity
 from gateway_ops.check.report import check
 from gateway_ops.cli.root import app
@@ -217,3 +217,19 @@ async def test_models_of_a_file_are_proven(encoders: EncoderServer, tmp_path: Pa
     assert found.errors == 0, found.findings
     assert len([each for each in found.findings if "numbers and the length" in each.what]) == 2
     assert found.models["nim"].task == "embed"
+
+
+@pytest.mark.parametrize(
+    ("types", "pairs"),
+    [
+        ((), [(None, None)]),
+        (("q", "p"), [("q", "p")]),
+        (("query_sts", "query", "passage"), [("query", "passage"), ("query_sts", "query_sts")]),
+        (("search_query", "search_document", "clustering"), [
+            ("search_query", "search_document"), ("clustering", "clustering"),
+        ]),
+        (("retrieval", "matching"), [("retrieval", "retrieval"), ("matching", "matching")]),
+    ],
+)  # fmt: skip
+def test_roles_of_input_types(types: tuple[str, ...], pairs: list[tuple[str | None, str | None]]) -> None:
+    assert roles(types) == pairs

@@ -57,8 +57,7 @@ def _view(folder: Path, row: Row) -> ModelView:
         ("input_ids INT8 -1", "v FP32 4", {}, "input input_ids of model 'model' has the type INT8"),
         ("input_ids INT64 -1, token_type_ids BOOL -1", "v FP32 4", {}, "token_type_ids of model 'model' has the type"),
         ("input_ids INT64 1 -1", "v FP32 4", {}, "input input_ids of model 'model' has the dimensions [1, -1], one"),
-        ("a STRING 1", "v FP32 4, n INT64 1", {"output": "n"}, "has no output 'n' of type FP32 or"),
-        ("a STRING 1", "v FP32 4, s STRING 1", {"output": "s"}, "BF16; its outputs are s BYTES, v FP32"),
+        ("a STRING 1", "v FP32 4, s STRING 1", {"output": "s"}, "model 'model' has no output 's' of type FP"),
         ("embedding_request STRING 1", "text_output STRING 1, v FP32 4", {"output": "v"}, "output 'v' of type BYTES"),
         ("embedding_request STRING 1", "v FP32 4", {}, "has no output 'text_output' of type BYTES; its"),
         ("a STRING 1", "v FP32 2 3 4", {}, "output v of model 'model' has the dimensions [2, 3, 4], not those of"),
@@ -99,16 +98,26 @@ def test_what_cannot_be_of_a_model_without_batches(
     assert words in str(raised.value)
 
 
-def test_two_texts_without_batches_are_what_the_settings_say(tmp_path: Path) -> None:
+def test_two_texts_without_batches_are_what_the_settings_or_the_task_say(tmp_path: Path) -> None:
     """Two inputs in each request, or one pair: the vector of two strings has the same shape."""
     view = _view(tmp_path, Row("a STRING 2", "v FP32 -1", {}, batch=0))
-    for content, rows, sent in (("text", 2, [b"x", b"x"]), ("pair", None, [b"x", b"y"])):
+    tasks: tuple[tuple[str, Task, int | None, list[bytes]], ...] = (
+        ("text", "embed", 2, [b"x", b"x"]),
+        ("pair", "rerank", None, [b"x", b"y"]),
+    )
+    for content, task, rows, sent in tasks:
         settings = EncoderSettings.model_validate({"tensors": {content: "a"}})
         form = read_form(view, settings)
+        assert read_form(view, EncoderSettings(), task) == form
         encoder = TritonEncoder(cast("Any", None), view, form, settings, cast("Any", None))
         wire = encoder.wire(EncoderRequest("1", [EncoderInput("x", "y")], EncoderParams()))
         assert (form.rows, list(wire.inputs[0].shape)) == (rows, [2])
         assert wire.raw_input_contents[0] == b"".join(struct.pack("<I", 1) + each for each in sent)
+
+
+def test_a_named_output_may_hold_integers(tmp_path: Path) -> None:
+    view = _view(tmp_path, Row("a STRING 1", "v UINT8 4, n INT64 1", {}))
+    assert read_form(view, EncoderSettings(output="v")).output == "v"
 
 
 def test_a_model_of_one_text_cannot_rerank(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ async def start(transport_name: TransportName) -> AsyncIterator[Start]:
     async with ScriptedTriton() as server:
         backends = []
 
-        async def begin(stall_s: float = STALL_S) -> Situation:
+        async def begin(stall_s: float = STALL_S, *, decoupled: bool = True) -> Situation:
+            for config in server.configs.values():
+                config.model_transaction_policy.decoupled = decoupled
             situation = Situation(server, transport_name, stall_s)
             backends.append(situation.backend)
             await situation.backend.start()
@@ -133,7 +135,7 @@ async def test_probes_do_not_pile_up(start: Start) -> None:
 
 
 async def test_a_probe_that_waits_behind_requests_of_other_clients_is_no_stall(start: Start) -> None:
-    situation = await start(1)
+    situation = await start(1, decoupled=False)
     counts = itertools.count()
     enough = asyncio.Event()
 

@@ -216,7 +216,8 @@ def _check(fields: EncoderFields, model: EncoderModel) -> list[str]:
             message = f"The parameter {name!r} is not supported by this model: {capabilities[name].note}"
             raise BadRequestError(message, param=name, code="unsupported_parameter")
     if fields.truncation_side and TRUNCATIONS[fields.truncation_side] != fields.truncation():
-        message = "'truncation_side' needs 'truncate_prompt_tokens', or 'truncate' of the same side."
+        given = "contradicts 'truncate'" if fields.truncate else "has no effect without 'truncate_prompt_tokens'"
+        message = f"'truncation_side' {given}."
         raise BadRequestError(message, param="truncation_side", code="invalid_value")
     own = fields.input_type
     if own is not None and not _is_native(model, "input_type") and own not in encoder.input_types:

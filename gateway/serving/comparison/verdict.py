@@ -124,7 +124,7 @@ def _of_vectors(a: NDArray[np.float64], b: NDArray[np.float64], least: float) ->
 
 
 def _of_scores(a: WholeAnswer, b: WholeAnswer, tolerance: float) -> Iterator[AnswerDifference]:
-    """The score that differs most or is missing, else the first rank with another input; the first other label."""
+    """The score that differs most, else the first rank with another input; and the first label that differs."""
     answers = {"a": a.scores or {}, "b": b.scores or {}}
     inputs = sorted({index for scores in answers.values() for index in scores})
     width = max((len(each.values) for scores in answers.values() for each in scores.values()), default=1)

@@ -57,7 +57,7 @@ class EncoderDialect(Dialect[Encoder]):
     ) -> TritonEncoder:
         """Make the engine; see ``Dialect``."""
         model, settings = models.entry, _with_hints(models.entry, options.encoder)
-        form = read_form(model, settings)
+        form = read_form(model, settings, options.task)
         if options.task == "rerank" and form.input_kind in ("text", "json"):
             raise DiscoveryError(f"model {model.name!r} takes one text, but to rerank needs a query with a document")
         bounds = [each for each in (hints.number(model, "max_seq_len"), form.length) if each is not None]

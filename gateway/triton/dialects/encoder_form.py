@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from gateway.settings import Task
 from gateway.settings.encoder_settings import EncoderSettings, EncoderTensor, TokenTensor
 from gateway.triton.dialects.dialect import DiscoveryError
 from gateway.triton.model_view import ModelView
@@ -76,13 +77,13 @@ class EncoderForm:
     dimensions: int | None
 
 
-def read_form(model: ModelView, settings: EncoderSettings) -> EncoderForm:
-    """Find the form of an encoder in its configuration and settings.
+def read_form(model: ModelView, settings: EncoderSettings, task: Task | None = None) -> EncoderForm:
+    """Find the form of an encoder in its configuration and settings; ``task``: of the model, where it is known.
 
     Raises:
         DiscoveryError: the configuration does not tell; the message names the setting that does.
     """
-    input_kind, tensors = _inputs(model, settings)
+    input_kind, tensors = _inputs(model, settings, task)
     if settings.token_ids == "own" and input_kind != "ids":  # noqa: S105 - no password
         what = f"model {model.name!r} takes texts, in its input {_listed(tensors.values())}, not ids"
         raise DiscoveryError(f"encoder.token_ids: {what}")
@@ -167,7 +168,7 @@ def _check_dimensions(model: ModelView, form: EncoderForm) -> None:
     dims, rows = model.dims.get(form.output, ()), form.rows or 1
     outer = [*([-1] if model.batched else []), *dims][: -2 if form.hidden else -1]
     even = outer or form.hidden or max(0, 0, *dims) % rows == 0  # else one vector has the numbers of all items
-    vectors = {*outer[:1]} <= {-1, rows} and {*outer[1:]} <= {1} and even
+    vectors = {*outer[:1]} <= {-1, rows} and {*outer[1:]} <= {-1, 1} and even
     counts = {*model.dims.get(form.count or "", ())} <= {-1, 1, rows}
     for name, fits in ((form.output, vectors or form.input_kind == "json"), (form.count or "", counts)):
         if not fits:
@@ -205,7 +206,9 @@ def _constants(settings: EncoderSettings) -> set[str]:
     return {*settings.inputs, *(name for each in settings.input_types.values() for name in each.inputs)}
 
 
-def _inputs(model: ModelView, settings: EncoderSettings) -> tuple[InputKind, dict[EncoderTensor, str]]:
+def _inputs(
+    model: ModelView, settings: EncoderSettings, task: Task | None
+) -> tuple[InputKind, dict[EncoderTensor, str]]:
     """The form of a request, and the inputs of a model by what they hold."""
     if unknown := {*settings.tensors.values(), *_constants(settings)} - model.inputs:
         what = f"model {model.name!r} has no input {_listed(unknown)}; its inputs are {_listed(model.inputs)}"
@@ -219,11 +222,12 @@ def _inputs(model: ModelView, settings: EncoderSettings) -> tuple[InputKind, dic
         texts = [name for name in sorted(free) if model.datatypes.get(name) == "BYTES"]
         texts = [name for name in texts if name in model.required] or texts
         dims = model.dims.get(texts[0], ()) if len(texts) == 1 else ()
-        if dims == (2,) and not model.batched:
+        two = dims == (2,) and not model.batched
+        if two and task not in ("rerank", "embed"):
             what = f"input {texts[0]} of model {model.name!r} takes two texts or one pair"
             raise DiscoveryError(f"{what}; name it in encoder.tensors, as text or as pair")
         if len(texts) == 1:
-            found["pair" if dims[-1:] == (2,) else "text"] = texts[0]
+            found["pair" if dims[-1:] == (2,) and not (two and task == "embed") else "text"] = texts[0]
     if (input_kind := _input_kind(found)) is None:
         what = f"it is unknown which input of model {model.name!r} takes the texts, of {_listed(model.inputs)}"
         raise DiscoveryError(f"{what}; name it in encoder.tensors")
@@ -233,7 +237,7 @@ def _inputs(model: ModelView, settings: EncoderSettings) -> tuple[InputKind, dic
 def _output(model: ModelView, settings: EncoderSettings, input_kind: InputKind) -> str:
     """The output with the vectors or scores: pooled before unpooled ones."""
     if named := settings.output or ("text_output" if input_kind == "json" else None):
-        _check_output(model, "encoder.output", named, ("BYTES",) if input_kind == "json" else OUTPUTS)
+        _check_output(model, "encoder.output", named, ("BYTES",) if input_kind == "json" else (*OUTPUTS, *_INTEGERS))
         return named
     floats = [name for name in model.outputs if model.answered.get(name) in OUTPUTS]
     least = min((len(model.dims[name]) for name in floats), default=0)
