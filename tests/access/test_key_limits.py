@@ -17,7 +17,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.access import rate_limiter, redis_limits
+from gateway.http.access import rate_limiter, redis_limits, shared_buckets
 from gateway.http.access.buckets import Level
 from gateway.http.access.caller import Caller
 from gateway.http.access.limits import LimitedError, RemainingLimits, duration
@@ -172,8 +172,8 @@ def _race(descriptor: int, row: int, found: multiprocessing.Queue[int]) -> None:
     found.put(let_in)
 
 
-def test_processes_that_race_share_one_limit() -> None:
-    """A process that is not scheduled while it holds the lock may cost a count: the others wait 2 ms for it."""
+def test_processes_that_race_are_let_in_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_buckets, "_PATIENCE_S", 10.0)  # one that is not scheduled may hold the lock for long
     descriptor = create_memory(size_of(4))
     context = multiprocessing.get_context("fork")
     found: multiprocessing.Queue[int] = context.Queue()  # type: ignore[assignment]
@@ -185,7 +185,7 @@ def test_processes_that_race_share_one_limit() -> None:
     for racer in racers:
         racer.join()
     refilled = (time.monotonic() - begun) * _COUNT / 60
-    assert _COUNT <= let_in <= 1.02 * _COUNT + refilled + 1
+    assert _COUNT <= let_in <= _COUNT + refilled + 1
     left = SharedBuckets(4, 0, descriptor).admit(who(), KeyLimits(tokens_per_minute=10**6)).tokens
     assert 10**6 - 3 * let_in <= left.left
     os.close(descriptor)

@@ -269,6 +269,9 @@ async def test_limits_and_sampling_reach_the_engine(folder: Path) -> None:
         params = request.params
         assert (request.max_tokens, params.temperature, params.top_p, params.top_k) == (7, 0.5, 0.9, 40)
         assert (list(params.stop), request.seed) == (["X"], 3)
+        await whole(running, max_tokens=2**70)  # as many as there is room for
+        request = running.engine.requests[-1]
+        assert request.max_tokens == 256 - len(request.prompt.ids)
 
 
 async def test_an_error_names_both_parameters_as_messages_do(folder: Path) -> None:

@@ -62,7 +62,8 @@ def rejected(answer: httpx.Response, status: int, param: str | None, code: str |
     """The error of an answer, which has this status, parameter and code."""
     assert answer.status_code == status, answer.text
     error: dict[str, Any] = answer.json()["error"]
-    assert (error["type"] != "server_error", error["param"], error["code"]) == (status < 500, param, code), error
+    assert (error["param"], error["code"]) == (param, code), error
+    assert (error["type"] == "invalid_request_error") == (status in {400, 404, 413, 422}), error
     return error
 
 

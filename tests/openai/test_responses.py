@@ -33,6 +33,22 @@ def failing(folder: Path, text: str, kind: ErrorKind = ErrorKind.INTERNAL) -> An
     return script
 
 
+@pytest.mark.parametrize(
+    ("kind", "status", "retry_after"),
+    [
+        (ErrorKind.QUEUE_FULL, 429, "1"), (ErrorKind.UNAVAILABLE, 503, "1"),
+        (ErrorKind.INTERNAL, 500, None), (ErrorKind.TIMEOUT, 504, None),
+    ],
+)  # fmt: skip
+async def test_an_error_before_the_first_token_has_its_status(
+    folder: Path, kind: ErrorKind, status: int, retry_after: str | None
+) -> None:
+    async with gateway(folder, failing(folder, "", kind)) as running:
+        for stream in (False, True):
+            answer = await post(running, stream=stream)
+            assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
+
+
 async def test_what_is_asked_for_is_repeated(folder: Path) -> None:
     asked: dict[str, Any] = {
         "instructions": "Be terse.", "max_output_tokens": 50, "max_tool_calls": 3, "metadata": {"a": "b"},

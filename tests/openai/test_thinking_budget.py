@@ -53,6 +53,15 @@ def thinks_on(folder: Path, answer: str, thought: str = "x" * 200) -> Script:
     return script
 
 
+async def test_a_budget_that_is_enough_changes_nothing(opened: Path) -> None:
+    script = thinks_on(opened, "", thought=f"Hm.{END}Sunny.")
+    async with gateway(opened, script, features=UNGUIDED, max_seq_len=4096) as running:
+        budgets: tuple[dict[str, int], ...] = ({}, {"thinking_token_budget": 50}, {"thinking_token_budget": -1})
+        free, *others = [(await running.chat(max_tokens=500, **budget)).json() for budget in budgets]
+        assert [(each["choices"], each["usage"]) for each in others] == [(free["choices"], free["usage"])] * 2
+        assert len(running.engine.requests) == 3
+
+
 async def test_a_prewarm_counts_no_reasoning(opened: Path) -> None:
     async with gateway(opened, thinks_on(opened, "Sunny."), features=UNGUIDED, max_seq_len=4096) as running:
         for ask in (responses_harness.whole, responses_harness.streamed):

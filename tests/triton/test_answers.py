@@ -229,6 +229,13 @@ def test_what_is_missing_is_an_error_not_an_invention(name: str) -> None:
         TokenReader(ask(prompt=PROMPT, **asked), abilities).read(infer(message), final=True)
 
 
+def test_log_probs_that_do_not_reach_a_later_token_are_an_error() -> None:
+    reader = TokenReader(ask(logprobs=True))
+    reader.read(infer(tokens(1, output_log_probs=floats(-0.5))), final=False)
+    with pytest.raises(EngineError, check=of(ErrorKind.INTERNAL)):
+        reader.read(infer(tokens(2, output_log_probs=floats(-0.5))), final=False)
+
+
 def test_text_without_any_data_is_an_error() -> None:
     with pytest.raises(EngineError, check=of(ErrorKind.INTERNAL)):
         TextReader().read(infer(response(final=True)), final=True)

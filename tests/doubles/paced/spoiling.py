@@ -83,20 +83,31 @@ def spoil_value(response: Any, place: int, pick: random.Random) -> None:
 SPOILS: tuple[Callable[[Any, int, random.Random], None], ...] = (
     spoil_datatype, spoil_shape, spoil_length, spoil_number, spoil_name, drop, repeat, shuffle, spoil_value,
 )  # fmt: skip
-"""Each changes the output at a place of a ``ModelInferResponse``."""
+"""Each changes the output at a place of a ``ModelInferResponse``, so that nothing else can be read from it."""
+
+
+def spoil_bit(response: Any, place: int, pick: random.Random) -> None:
+    raw = bytearray(response.raw_output_contents[place] or b"\0")
+    raw[pick.randrange(len(raw))] ^= 1 << pick.randrange(8)
+    response.raw_output_contents[place] = bytes(raw)
+
+
+def spoil_bytes(response: Any, place: int, pick: random.Random) -> None:
+    response.raw_output_contents[place] = pick.randbytes(pick.choice((1, 3, 4, 8, 40, 4096)))
 
 
 def spoil(message: Any, draw: random.Random) -> Any:
     """Change a response (``ModelStreamInferResponse``, in place) in one way, and return it."""
-    way = draw.randrange(len(SPOILS) + 4)
+    outputs = (*SPOILS, spoil_bit, spoil_bytes)
+    way = draw.randrange(len(outputs) + 4)
     end = message.infer_response.parameters["triton_final_response"]
-    if way < len(SPOILS):
-        SPOILS[way](message.infer_response, draw.randrange(len(message.infer_response.outputs)), draw)
-    elif way == len(SPOILS):
+    if way < len(outputs):
+        outputs[way](message.infer_response, draw.randrange(len(message.infer_response.outputs)), draw)
+    elif way == len(outputs):
         message.error_message = draw.choice(("", " ", "Traceback (most recent call last):\n  File", "ü" * 5000, "\x00"))
-    elif way == len(SPOILS) + 1:
+    elif way == len(outputs) + 1:
         end.bool_param = draw.random() < 0.5
-    elif way == len(SPOILS) + 2:
+    elif way == len(outputs) + 2:
         end.string_param = "yes"
     else:
         message.Clear()
