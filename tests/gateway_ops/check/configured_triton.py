@@ -41,6 +41,9 @@ class ConfiguredTriton:
     async def model_config(self, model: str) -> Any:
         return self.configs[model]
 
+    async def completed(self, _model: str) -> int:
+        return 0
+
     async def repository(self) -> dict[str, ModelState]:
         return dict.fromkeys(self.configs, ModelState(ready=True, words="READY"))
 
