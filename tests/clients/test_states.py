@@ -206,7 +206,7 @@ async def give_up(client: httpx.AsyncClient, number: int) -> None:
 
 @pytest.mark.long
 async def test_clients_take_no_engine_out(own_triton: TritonServer, tiny_model_dir: Path, tmp_path: Path) -> None:
-    """Hundreds of requests in a row come to nothing, of which 50 at a gateway that gives each up before its token."""
+    """Hundreds of requests in a row come to nothing; some at a gateway that gives each up before its token."""
     settings = {"GATEWAY_MODEL": MODEL, "GATEWAY_TRITON_URL": own_triton.grpc_url, "MODEL_DIR": str(tiny_model_dir)}
     before = own_triton.pid
     with (
@@ -218,7 +218,9 @@ async def test_clients_take_no_engine_out(own_triton: TritonServer, tiny_model_d
             limits = httpx.Limits(max_keepalive_connections=0)
             async with httpx.AsyncClient(base_url=asked.url, limits=limits, timeout=30, verify=False) as client:
                 late = kind == "timed out"
-                for number in range(0, 50 if late else 250, 5):  # more would keep a slow engine busy for half a minute
+                for number in range(0, 250, 5):
+                    if late and number >= 50 and "may have stalled" in hasty.log.read_text():
+                        break  # more would keep a slow engine busy for half a minute
                     some = range(number, number + 5)
                     await asyncio.gather(*(give_up(client, each) if late else spoil(client, kind) for each in some))
                     ready = (await client.get("/health/ready")).json()["models"][MODEL]
