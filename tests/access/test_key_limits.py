@@ -275,7 +275,7 @@ async def test_leases_of_a_gateway_that_has_died_end(server: RedisServer) -> Non
     await other.admit(alice, "b")
     with pytest.raises(LimitedError, match="2 concurrent requests"):
         await other.admit(alice, "c")
-    with server.client() as client:  # time passes for the lease that nobody renews
+    with server.client() as client:  # as if the time of the lease had passed
         leases = "{triton-openai-gateway:limits:key:alice}:leases"
         client.zincrby(leases, -LEASE_S * 1000, "a")
         await other.admit(alice, "c")

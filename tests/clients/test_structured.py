@@ -27,7 +27,7 @@ class Colour(str, Enum):
 
 
 class Address(BaseModel):
-    """Where somebody lives."""
+    """A postal address."""
 
     street: Short
     colours: Annotated[list[Colour], Few]

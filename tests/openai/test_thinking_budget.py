@@ -1,4 +1,4 @@
-"""Reasoning apart from the answer, and its budget: fields, streams and counts of each API; and where none is."""
+"""Reasoning apart from the answer: fields, streams and counts of each API, its budget, and answers without it."""
 
 from __future__ import annotations
 

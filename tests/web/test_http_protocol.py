@@ -207,7 +207,7 @@ class Work:
         except ClientDisconnectedError:
             task = asyncio.current_task()
             assert task is not None
-            assert not getattr(task, "cancelling", int)()  # whoever waits outside has not been cancelled
+            assert not getattr(task, "cancelling", int)()  # the outer task has not been cancelled
             self.cleaned.set()
         return Response()
 

@@ -23,7 +23,7 @@ Expected = dict[str, tuple[str | None, str | None]]
 
 @dataclass(frozen=True)
 class Hand:
-    """What somebody fills in for one deployment of an example."""
+    """The values of one deployment of an example."""
 
     values: Values
     choices: Expected  # where the rendering differs from just these values, beside what every rendering has better
