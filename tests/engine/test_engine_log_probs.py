@@ -42,6 +42,7 @@ def _expected(logits: NDArray[np.float32], seen: list[int], sampling: Sampling) 
         Sampling(repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.25),
         Sampling(temperature=0.6, top_p=1.0, repetition_penalty=1.3, presence_penalty=-0.5, seed=5),
         Sampling(top_p=1.0, bias=np.linspace(-2, 2, 267, dtype=np.float32), seed=6),
+        Sampling(repetition_penalty=0.9, bias=np.full(267, -20, np.float32)),  # what was said is first then
     ],
 )
 def test_log_probs_are_a_log_softmax_of_the_engines_own_logits(generate, sampling, *, streaming) -> None:
