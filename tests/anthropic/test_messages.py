@@ -80,6 +80,13 @@ async def test_a_call_that_is_cut_has_what_there_is_of_its_input(folder: Path) -
 
 
 @BOTH
+async def test_an_eager_call_that_is_cut_behind_its_name_has_an_empty_input(folder: Path, ask: Any) -> None:
+    eager = {"features": UNGUIDED, "max_seq_len": 4096, "tool_call_streaming": "eager"}
+    async with gateway(folder, says(folder, ROME), **eager) as running:
+        assert (await ask(running, tools=TOOLS, max_tokens=ROME.index("arguments"))).calls[0].input == {}
+
+
+@BOTH
 async def test_thinking_is_a_block_with_one_signature(thinks: Path, ask: Any) -> None:
     script = says(thinks, f"<think>\nHm.\n</think>\n\nSo.\n{ROME}")
     async with gateway(thinks, script, features=UNGUIDED, max_seq_len=4096) as running:

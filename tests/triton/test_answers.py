@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from typing import Any
 
@@ -193,39 +194,54 @@ def test_log_probs_of_the_prompt_from_context_logits() -> None:
 
 PROMPT = Prompt("", (0, 1, 2))
 PLAIN = Abilities()
-MISSING: dict[str, tuple[Abilities, dict[str, Any], Any]] = {
-    "an end without any data": (PLAIN, {}, response(final=True)),
-    "too few log-probs": (PLAIN, {"logprobs": True}, tokens(1, 2, output_log_probs=floats(-0.5))),
-    "no logits": (LOGITS, {"logprobs": True, "top_logprobs": 1}, tokens(2)),
+ALTERNATIVES = {"logprobs": True, "top_logprobs": 1}
+MISSING: dict[str, tuple[Abilities, dict[str, Any], Any, str]] = {
+    "an end without any data": (PLAIN, {}, response(final=True), "ended before it was complete"),
+    "too few log-probs": (
+        PLAIN,
+        {"logprobs": True},
+        tokens(1, 2, output_log_probs=floats(-0.5)),
+        "requested log-probs.",
+    ),
+    "no logits": (LOGITS, ALTERNATIVES, tokens(2), "requested logits."),
     "logits that are too narrow": (
         LOGITS,
-        {"logprobs": True, "top_logprobs": 1},
+        ALTERNATIVES,
         tokens(2, generation_logits=logits([1.0, 2.0], shape=[1, 1, 1, 2])),
+        "logits that do not fit its tokens",
     ),
     "logits of another type": (
         LOGITS,
-        {"logprobs": True, "top_logprobs": 1},
+        ALTERNATIVES,
         tokens(2, generation_logits=("INT32", [1, 1, 1, 3], b"\0" * 12)),
+        "logits that do not fit its tokens",
     ),
-    "no log-probs of the prompt": (PLAIN, {"prompt_logprobs": 2}, tokens(1, final=True)),
-    "too few of the prompt": (PLAIN, {"prompt_logprobs": 2}, tokens(1, prompt_log_probs=floats(-1))),
+    "no log-probs of the prompt": (PLAIN, {"prompt_logprobs": 2}, tokens(1, final=True), "log-probs of the prompt"),
+    "too few of the prompt": (
+        PLAIN,
+        {"prompt_logprobs": 2},
+        tokens(1, prompt_log_probs=floats(-1)),
+        "log-probs of every prompt token",
+    ),
     "no alternatives in the prompt": (
         PLAIN,
         {"prompt_logprobs": 2},
         tokens(1, prompt_log_probs=floats(-1, -2), prompt_top_log_probs=floats(-1)),
+        "alternatives of the prompt",
     ),
     "logits of a prompt that was cached": (
         LOGITS,
         {"prompt_logprobs": 0},
         tokens(1, context_logits=logits([0.0, 1.0, 2.0], shape=[1, 1, 3])),
+        "logits of the whole prompt",
     ),
 }
 
 
 @pytest.mark.parametrize("name", MISSING)
 def test_what_is_missing_is_an_error_not_an_invention(name: str) -> None:
-    abilities, asked, message = MISSING[name]
-    with pytest.raises(EngineError, check=of(ErrorKind.INTERNAL)):
+    abilities, asked, message, said = MISSING[name]
+    with pytest.raises(EngineError, match=re.escape(said), check=of(ErrorKind.INTERNAL)):
         TokenReader(ask(prompt=PROMPT, **asked), abilities).read(infer(message), final=True)
 
 
