@@ -6,6 +6,8 @@ import contextlib
 import uuid
 from typing import Any
 
+import anyio
+
 from gateway.generation.engine import EngineError, ErrorKind, TokenGenerator
 from gateway.generation.request import GenerationRequest
 from gateway.generation.sampling_params import SamplingParams
@@ -13,6 +15,7 @@ from gateway.text.guides.guide import Guide
 from gateway.text.prompt.prompt import Prompt
 from gateway.triton.error_mapping import NO_GUIDED_DECODING
 from gateway.triton.guides import smallest_guide
+from gateway.triton.response_stream import END_TIMEOUT_S
 
 REJECTIONS = (ErrorKind.INVALID_REQUEST, ErrorKind.INTERNAL)
 """Kinds of errors by which an engine rejects what it does not take; any other says nothing of that."""
@@ -68,7 +71,7 @@ async def ask(
     Args:
         engine: to ask.
         guide: of the answer.
-        first: whether to wait for the first response only.
+        first: whether the first response is enough; another, its end as a rule, is waited for a second.
         more: fields of the request.
 
     Raises:
@@ -83,6 +86,9 @@ async def ask(
                 if chunk.failure is not None:
                     return chunk.failure
                 if first:
+                    # A cancel would meet the end, where it heeds the limit (wire contract 9.1, row 7).
+                    with anyio.move_on_after(END_TIMEOUT_S), contextlib.suppress(EngineError):
+                        await anext(chunks, None)
                     return None
     except EngineError as error:
         if error.kind is ErrorKind.UNAVAILABLE:

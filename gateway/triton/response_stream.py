@@ -12,7 +12,8 @@ from gateway.triton.error_mapping import engine_error, no_final_response
 from gateway.triton.transport import InferCall, TransportError
 
 FINAL = "triton_final_response"
-_END_TIMEOUT_S = 1.0
+END_TIMEOUT_S = 1.0
+"""How long the end of a call is waited for, all of whose answer has come."""
 _parse = service_pb2.ModelStreamInferResponse.FromString
 
 
@@ -80,7 +81,7 @@ class ResponseStream:
         # 9.1, rows 7 and 5).
         self._call.tap = None
         if not self._call.ended:  # usually the status arrives with the response
-            timer = asyncio.get_running_loop().call_later(_END_TIMEOUT_S, self._call.cancel)
+            timer = asyncio.get_running_loop().call_later(END_TIMEOUT_S, self._call.cancel)
             with contextlib.suppress(TransportError):
                 while await self._call.read() is not None:
                     pass

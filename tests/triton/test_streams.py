@@ -9,7 +9,8 @@ from typing import Any
 
 import grpc
 import pytest
-from scripted_triton import ask, inputs_of, models, play, response, tokens
+from bls_exchange import BLS, upstream_configs
+from scripted_triton import ask, inputs_of, models, play, response, text, tokens, without
 from tritonclient.grpc import service_pb2
 
 from gateway.generation.engine import Engine, EngineChunk, EngineError, ErrorKind
@@ -19,6 +20,8 @@ from gateway.triton.dialects import ensemble as engine_module
 from gateway.triton.dialects.ensemble import EnsembleDialect
 from gateway.triton.dialects.tokens import TokensDialect, TokensEngine
 from gateway.triton.grpcio import GrpcioTransport, open_channel
+from gateway.triton.model_view import ModelView
+from gateway.triton.pipeline import assemble
 from tests.garbage import check_leaves_nothing
 from tests.triton.calls import of
 
@@ -73,6 +76,48 @@ async def test_a_request_that_ends_by_itself_is_not_cancelled(connect: Any, path
     await connection.background.drain(5)
     await asyncio.wait_for(ended.wait(), 10)
     assert server.requests[0].id == "r1"
+    assert server.cancelled == []
+
+
+async def test_a_whole_answer_of_bls_that_is_cut_is_left_to_its_end(connect: Any) -> None:
+    """The final flag follows by itself: a cancel that meets it can kill Triton 2.51."""
+
+    async def script(*_: Any) -> AsyncIterator[Any]:
+        try:
+            yield text(b"all of it")
+            await asyncio.sleep(0.1)  # while a cancel would arrive
+            yield response(final=True)
+        finally:
+            ended.set()
+
+    ended = asyncio.Event()
+    server, connection = await connect(script)
+    views = {name: ModelView.of(config) for name, config in upstream_configs().items()}
+    await leave(EnsembleDialect().make(connection, assemble(views[BLS], views), "test"), "closed")
+    await asyncio.wait_for(ended.wait(), 10)
+    await connection.background.drain(5)
+    assert server.cancelled == []
+
+
+async def test_a_whole_answer_of_an_ensemble_that_does_not_end_is_stopped(
+    connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "END_TIMEOUT_S", 0.1)
+    stopped = asyncio.Event()
+
+    async def script(request: Any, _context: Any) -> AsyncIterator[Any]:
+        if "stop" in inputs_of(request):
+            stopped.set()
+        else:
+            yield text(b"all of it")
+            await stopped.wait()
+        yield response(final=True)
+
+    server, connection = await connect(script)
+    text_alone = without("ensemble", "output_ids", "sequence_length")
+    await leave(EnsembleDialect().make(connection, models(ensemble=text_alone), "test"), "closed")
+    await connection.background.drain(5)
+    assert stopped.is_set()
     assert server.cancelled == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -258,6 +259,28 @@ async def test_an_answer_without_a_token_is_that_of_a_prompt_without_room() -> N
         with pytest.raises(EngineError) as caught:
             [chunk async for chunk in asked.generate(ask())]
     assert caught.value.kind.value == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("heeds", [True, False], ids=["heeds its limit", "goes on"])
+async def test_a_probe_of_a_plain_model_waits_for_the_end_that_a_limit_brings(connect: Any, *, heeds: bool) -> None:
+    """A cancel that meets the end can kill Triton 2.51."""
+    ended = asyncio.Event()
+
+    async def script(*_: Any) -> AsyncIterator[Any]:
+        try:
+            yield text(b"a")
+            await asyncio.sleep(0.1)  # while a cancel would arrive
+            yield response(final=True) if heeds else text(b"b")
+            await asyncio.sleep(0 if heeds else 60)
+        finally:
+            ended.set()
+
+    server, connection = await connect(script)
+    models = assemble(ModelView.of(plain_config(("max_tokens", "INT32"))), {})
+    dialect = PlainTextDialect()
+    assert await dialect.ask(dialect.make(connection, models, "test")) is None
+    await asyncio.wait_for(ended.wait(), 10)
+    await server.until(lambda: len(server.cancelled) == (not heeds))
 
 
 def test_a_repository_of_the_vllm_backend_is_reviewed_as_it_will_be_loaded(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from gateway.triton.dialects.tokens import TokensDialect
 from gateway.triton.error_mapping import unsupported
 from gateway.triton.model_view import ModelView
 from gateway.triton.pipeline import Models, is_bls, is_own_bls
-from gateway.triton.response_stream import ResponseStream
+from gateway.triton.response_stream import END_TIMEOUT_S, ResponseStream
 from gateway.triton.tensors.answer_readers import TextReader, TokenReader
 from gateway.triton.tensors.request_encoder import RequestEncoder
 from gateway.triton.tensors.request_tensors import put_parameters
@@ -371,10 +371,11 @@ class EnsembleEngine(TritonEngine):
             connection.transport.infer(message, timeout=connection.timeout, traceparent=request.traceparent)
         )
         pump = ResponsePump(stream, connection.background)
-        gone = late = False
+        whole, gone, late, answered = not self._streams(request), False, False, False
         try:
             while not pump.final:
                 response = await pump.read()
+                answered = whole
                 chunk = reader.read(response, final=pump.final)
                 if chunk.ids or chunk.text is not None or chunk.final or chunk.failure or chunk.finish_reason:
                     yield chunk
@@ -387,7 +388,7 @@ class EnsembleEngine(TritonEngine):
             if not pump.final and not gone:
                 pump.abandon()
                 # A task of its own, since nothing can be awaited here when the reader was cancelled.
-                connection.background.spawn(self._end(request.id, pump, stream, late=late))
+                connection.background.spawn(self._end(request.id, pump, stream, late=late, answered=answered))
 
     def _reader(self, request: GenerationRequest) -> TokenReader | TextReader:
         if self._path.token_ids:
@@ -395,7 +396,16 @@ class EnsembleEngine(TritonEngine):
         beams, path = request.params.beam_width, self._path
         return TextReader(request.max_tokens, cumulative=path.cumulative, counts=path.counts, beams=beams)
 
-    async def _end(self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool) -> None:
+    def _streams(self, request: GenerationRequest) -> bool:
+        draft = self._abilities.draft_model if request.num_draft_tokens else None
+        whole = self._features.one_response(stream=request.params.stream) or request.params.beam_width > 1
+        return not whole and (draft is None or draft.streams)
+
+    async def _end(
+        self, request_id: str, pump: ResponsePump, stream: ResponseStream, *, late: bool, answered: bool
+    ) -> None:
+        if answered:  # in one response, which the end follows: a cancel would meet it (wire contract 9.1, row 7)
+            await asyncio.wait({pump.task}, timeout=END_TIMEOUT_S)
         if self._stopper is not None and late:
             await self._stopper.send(request_id)  # the call ended at its deadline, but not the request in the engine
         elif self._stopper is not None:
@@ -413,9 +423,7 @@ class EnsembleEngine(TritonEngine):
         wire = encoder.request(request.id, _TOKEN_OUTPUTS if tokens else _TEXT_OUTPUTS)
         encoder.put(wire, "text_input", self._prompt_text(request.prompt))
         encoder.put(wire, "max_tokens", request.max_tokens)
-        draft = self._abilities.draft_model if request.num_draft_tokens else None
-        one_response = self._features.one_response(stream=request.params.stream) or request.params.beam_width > 1
-        encoder.put(wire, "stream", not one_response and (draft is None or draft.streams))
+        encoder.put(wire, "stream", self._streams(request))
         encoder.put(wire, "exclude_input_in_output", True)
         encoder.put(wire, "seed", request.seed)
         self._put_words(wire, request)
