@@ -22,7 +22,7 @@ _CITATION = re.compile(r"contract[^\n]{0,12}sections?\s+\d", re.IGNORECASE)
 # Upper bounds, which tests/docs/test_house.py holds. A change that adds a capability raises its number in a commit of
 # its own, which says why; one that removes code lowers it to what is then counted.
 HELD = {
-    "gateway_code_lines": 38_431,
+    "gateway_code_lines": 38_442,
     "gateway_ops_code_lines": 15_679,
     "template_lines": 1_248,
     "page_javascript_lines": 1_577,
