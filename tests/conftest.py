@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ os.environ["PATH"] += f"{os.pathsep}{Path(__file__).parents[1] / 'build' / 'prog
 
 import certifi
 import pytest
-from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
@@ -27,8 +27,7 @@ from tests.app.scripted import write_tokenizer
 from tests.doubles.llmapi.server import LlmapiServer, misconfigured, one_of_each_version, write_llmapi_model
 from tests.doubles.stock.server import StockServer
 from tests.doubles.text.text_server import TextServer, one_of_each
-from tests.scripted_engine.replay import ScriptedServer, write_scripted_model
-from tests.shared_tritons import shared, start_again
+from tests.scripted_engine.replay import ScriptedServer, TextModelsServer, write_scripted_model
 from tests.stack import TRANSPORT, GatewayProcess
 from tests.subjects import SUBJECTS, subject_of
 from tests.tiny_model import write_tiny_model
@@ -160,19 +159,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test; where it failed and a shared Triton died, name both, start that again, and run the test once more."""
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(report.failed for report in reports) and (endings := start_again()):
-        item.user_properties.append(("measured", f"{item.nodeid} ran twice: {'; '.join(endings)}"))
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the ends of the logs of servers and gateways that a failed test used to its report."""
@@ -186,7 +172,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _log_of(value: object) -> str | None:
-    if isinstance(value, ScriptedServer | LlmapiServer | StockServer):
+    if isinstance(value, ScriptedServer | TextModelsServer | StockServer):
         value = value.triton
     if isinstance(value, TritonServer):
         return value.log()
@@ -271,6 +257,14 @@ def _server(repository: Path, model_dir: Path, log: Path, embedding: Path | None
     return TritonServer(repository, model_dir=model_dir, env=env, log_path=log)
 
 
+@contextmanager
+def _running(server: TritonServer) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        server.kill()  # quicker than a shutdown, and nothing is left to be kept
+
+
 def _start(server: TritonServer, models: Sequence[str] = MODELS) -> None:
     server.start()
     server.wait_ready(models)
@@ -282,7 +276,8 @@ def triton(
 ) -> Iterator[TritonServer]:
     """A running Triton on the tiny model."""
     server = _server(chat_repository, tiny_model_dir, tmp_path_factory.mktemp("triton") / "triton.log")
-    with shared(server, lambda: _start(server)):
+    with _running(server):
+        _start(server)
         yield server
 
 
@@ -305,7 +300,8 @@ def triton_smollm2(smollm2_dir: Path, tmp_path_factory: pytest.TempPathFactory) 
     """A running Triton on SmolLM2-135M-Instruct and all-MiniLM-L6-v2."""
     log = tmp_path_factory.mktemp("triton-smollm2") / "triton.log"
     server = _server(REPOSITORY, smollm2_dir, log, ensure_embedding_folder())
-    with shared(server, lambda: _start(server, (*MODELS, EMBEDDING))):
+    with _running(server):
+        _start(server, (*MODELS, EMBEDDING))
         yield server
 
 
@@ -339,7 +335,8 @@ def scripted_triton(
     model_dir = tmp_path_factory.mktemp("scripted-model")
     write_scripted_model(model_dir)
     server = ScriptedServer(chat_repository, model_dir, tmp_path_factory.mktemp("triton-scripted"))
-    with shared(server.triton, lambda: _start(server.triton)):
+    with _running(server.triton):
+        _start(server.triton)
         _plays.append(server.play)
         yield server
 
@@ -358,7 +355,7 @@ def llmapi_triton(
 ) -> Iterator[LlmapiServer]:
     """A running Triton with the stock LLM API model of each version; see `LlmapiServer`."""
     server = LlmapiServer(tmp_path_factory.mktemp("llmapi-doubles"), one_of_each_version(), llmapi_model_dir)
-    with shared(server.triton, server.__enter__):
+    with server:
         _plays.append(server.play)
         yield server
 
@@ -369,7 +366,7 @@ def misconfigured_llmapi_triton(
 ) -> Iterator[LlmapiServer]:
     """The same with settings that harm; see `misconfigured`."""
     server = LlmapiServer(tmp_path_factory.mktemp("llmapi-harmed"), misconfigured(), llmapi_model_dir)
-    with shared(server.triton, server.__enter__):
+    with server:
         _plays.append(server.play)
         yield server
 
@@ -380,7 +377,7 @@ def text_triton(
 ) -> Iterator[TextServer]:
     """A running Triton with models of the vLLM backend and plain text models; see `TextServer`."""
     server = TextServer(tmp_path_factory.mktemp("text-doubles"), llmapi_model_dir, **one_of_each())
-    with shared(server.triton, server.__enter__):
+    with server:
         _plays.append(server.play)
         yield server
 
@@ -389,6 +386,7 @@ def text_triton(
 def stock_triton(_plays: list[Callable[[], None]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
     """A running Triton with doubles of upstream's stock models, each made when it is first asked for."""
     server = StockServer(tmp_path_factory.mktemp("triton-stock"))
-    with shared(server.triton, server.start):
+    with _running(server.triton):
+        server.start()
         _plays.append(server.play)
         yield server

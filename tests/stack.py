@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -45,12 +45,7 @@ class GatewayProcess:
         log: its log file; a file of settings stands beside it.
         settings: what is in the file of settings; None is none.
         env: settings by environment variables.
-
-    Attributes:
-        serving: those that run and were ready at their start.
     """
-
-    serving: ClassVar[set[GatewayProcess]] = set()
 
     def __init__(self, log: Path, settings: Mapping[str, Any] | None = None, /, **env: str) -> None:
         if settings is not None:
@@ -93,8 +88,6 @@ class GatewayProcess:
         """Start it, its modules imported already, and wait until it answers (``ready``: until its model does)."""
         self.fork()
         self.wait("/health/ready" if ready else "/health/live", 200, timeout)
-        if ready:
-            self.serving.add(self)
 
     def fork(self) -> None:
         """Start it, its modules imported already, and return at once; see `WarmGateways`."""
@@ -186,7 +179,6 @@ class GatewayProcess:
 
     def stop(self) -> int:
         """SIGTERM, wait, exit status."""
-        self.serving.discard(self)
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)

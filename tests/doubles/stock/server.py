@@ -40,7 +40,6 @@ class StockServer(Playing):
         self._repository.mkdir()
         self._model_dirs: dict[Spelling, Path] = {}
         self._loaded: set[str] = set()
-        self._told: list[str] = []
         self._loads: list[grpc.Future[Any]] | None = None  # that are waited for together
         self.triton = TritonServer(
             self._repository,
@@ -52,14 +51,11 @@ class StockServer(Playing):
         )
 
     def start(self) -> None:
-        """Start the server with the models that it had before, if any."""
+        """Start the server, without models."""
         self.triton.start()
         self.triton.wait_ready([])
         # Not closed: a channel of the session, whose server ends with it.
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(self.grpc_url))
-        with self.together():
-            for name in self._told:
-                self._tell_to_load(name)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -118,18 +114,14 @@ class StockServer(Playing):
             engine_dir=self._engine_dir(stock.spelling),
             accumulate=accumulate,
         )
-        self._tell_to_load(name)
-        self._told.append(name)
         self._loaded |= set(names.values()) if wanted == "ensemble" else {name}
-        return name
-
-    def _tell_to_load(self, name: str) -> None:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
         load = self._stub.RepositoryModelLoad.future(request, timeout=_LOAD_TIMEOUT_S, wait_for_ready=True)
         if self._loads is None:
             load.result()
         else:
             self._loads.append(load)
+        return name
 
     def _engine_dir(self, spelling: Spelling) -> Path:
         folder = self._folder / f"engine-{spelling}"
