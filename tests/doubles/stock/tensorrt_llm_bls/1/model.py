@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import traceback
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class TritonPythonModel:
         self._accumulate = config["parameters"]["accumulate_tokens"]["string_value"] == "true"
         self._engine = config["parameters"]["tensorrt_llm_model_name"]["string_value"]
         self._outputs = {output["name"] for output in config["output"]}
+        self._kept: deque[Any] = deque(maxlen=100)
 
     def execute(self, requests: list[Any]) -> list[Any] | None:
         """Answer each request; errors carry the traceback."""
@@ -120,8 +122,12 @@ class TritonPythonModel:
         if not self._decoupled:
             yield _exec_one(self._engine, request_id, inputs, names)
             return
-        for response in _request(self._engine, request_id, inputs, names).exec(decoupled=True):
-            yield _read(response)
+        yield from map(_read, self._exec_all(request_id, inputs, names))
+
+    def _exec_all(self, request_id: str, inputs: Tensors, names: list[str]) -> Iterator[Any]:
+        # A thread of the stub drops a read iterator, too, without the GIL: it must not be the last (wire contract 9.1).
+        self._kept.append(_request(self._engine, request_id, inputs, names).exec(decoupled=True))
+        return iter(self._kept[-1])
 
     def _postprocess(self, ids: list[int]) -> str:
         inputs = {
@@ -135,7 +141,7 @@ class TritonPythonModel:
         one = np.ones((1, 1), np.int32)
         inputs = {"input_ids": one, "input_lengths": one, "request_output_len": one, "stop": one.astype(bool)}
         if self._decoupled:
-            list(_request(self._engine, request_id, inputs, ["output_ids"]).exec(decoupled=True))
+            list(self._exec_all(request_id, inputs, ["output_ids"]))
 
 
 class _StopWords:
